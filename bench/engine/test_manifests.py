@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import kudu_core as kc
 from kudu_core.cfile.columns.statistics import StatisticsRef
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from tests.support.inside import tablet_of
 
 SHAPES = {"1,000 x 8": (1_000, 8), "10,000 x 10": (10_000, 10), "10,000 x 1,000": (10_000, 1_000)}

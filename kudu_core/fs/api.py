@@ -144,7 +144,13 @@ class ReaderLock(Protocol):
 class FileSystem(Protocol):
     """Everything the engine does with files and directories."""
 
-    def open_read(self, path: str) -> ReadFile: ...
+    @property
+    def local(self) -> FileSystem:
+        """Where folders of this machine are: itself, but of an object store."""
+
+    def open_read(self, path: str, size: int | None = None) -> ReadFile:
+        """``size``: what a manifest says of it.  A store, which would have to ask, believes it; then a file
+        that is not there may be found out when it is read (``FileMissing``)."""
 
     def create(self, path: str) -> WriteFile:
         """A new empty file, for the owner only (0600); ``FileExistsError`` when the name is taken."""

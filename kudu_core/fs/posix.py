@@ -174,7 +174,11 @@ class PosixFileSystem:
             raise base.no_file(path)
         return descriptor, found
 
-    def open_read(self, path: str) -> PosixReadFile:
+    @property
+    def local(self) -> PosixFileSystem:
+        return self
+
+    def open_read(self, path: str, size: int | None = None) -> PosixReadFile:
         return PosixReadFile(path, self._opened(path, os.O_RDONLY)[0])
 
     def create(self, path: str) -> PosixWriteFile:

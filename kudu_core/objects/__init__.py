@@ -1,4 +1,4 @@
-"""Object stores: their URLs, what may be asked of one, and a client that bears lost answers.
+"""Object stores: their URLs, what may be asked of one, a client that bears lost answers, files and a lease.
 
-No file of a table is in one yet; ``docs/objects.md`` says what is there.
+``docs/objects.md`` is for users.
 """

@@ -92,7 +92,8 @@ def refuse_url(text: str) -> None:
     if is_url(text):
         url = parse(text)
         raise NotSupported(
-            f"{url}: tables on object stores are not there yet; a table is a folder of this machine"
+            f"{url}: this works on folders of this machine; a table in an object store can be made, opened, "
+            "written, read and backed up to a folder, but not yet this"
         )
 
 

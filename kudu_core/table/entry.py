@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.declare import Column
     from kudu_core.events import EventListener
     from kudu_core.fs.api import FileSystem
+    from kudu_core.objects.api import Requests
     from kudu_core.options import Options
 
 
@@ -30,10 +31,12 @@ def create_table(
     partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] = (),
     options: Options | Mapping[str, Any] | None = None,
     exist_ok: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
+    _requests: Requests | None = None,
 ) -> Table:
-    """Make a table in a new or empty directory and open it for writing.
+    """Make a table in a new or empty directory, or place of an object store, and open it for writing.
 
     >>> kc.create_table(path, pa.schema([("id", pa.int64())]), "id").insert([{"id": 7}]).inserted
     1
@@ -51,6 +54,8 @@ def create_table(
     exist_ok
         Open the table that is there, if its schema, key and partitions are these.  Its own options stay
         stored; those that are given hold for this handle, as of ``open_table``.
+    storage_options
+        Of `s3://`, `gs://`, `az://` and `abfss://`: the client's keys, as of ``check_store``.
 
     Raises
     ------
@@ -61,7 +66,8 @@ def create_table(
     """
     handle = create_handle(
         path, schema, primary_key,
-        partition_by=partition_by, options=options, exist_ok=exist_ok, fs=_fs, clock=_clock,
+        partition_by=partition_by, options=options, exist_ok=exist_ok, storage_options=storage_options,
+        fs=_fs, clock=_clock, requests=_requests,
     )  # fmt: skip
     return Table(handle)
 
@@ -73,8 +79,10 @@ def open_table(
     options: Options | Mapping[str, Any] | None = None,
     timeout_s: float = 0.0,
     listener: EventListener | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
+    _requests: Requests | None = None,
 ) -> Table:
     """Open a table: any number of times for reading (``"r"``), once for writing (``"rw"``).
 
@@ -91,6 +99,8 @@ def open_table(
         How long to wait for another writer to let go, in seconds.
     listener
         Called with every event (``kudu_core.events``), on the thread that did the work.
+    storage_options
+        As of ``create_table``.
 
     Raises
     ------
@@ -106,9 +116,11 @@ def open_table(
     UnreplayedWarning
         In mode "r", of such a record: the table is read as it was before it (``Table.unreplayed``).
     """
-    return Table(
-        open_handle(path, mode, options=options, timeout_s=timeout_s, listener=listener, fs=_fs, clock=_clock)
-    )
+    handle = open_handle(
+        path, mode, options=options, timeout_s=timeout_s, listener=listener, storage_options=storage_options,
+        fs=_fs, clock=_clock, requests=_requests,
+    )  # fmt: skip
+    return Table(handle)
 
 
 def restore(

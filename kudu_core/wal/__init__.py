@@ -7,6 +7,7 @@ from kudu_core.wal.find_records import Record
 from kudu_core.wal.format import (
     RECORD_KIND_ALTER,
     RECORD_KIND_CHECKPOINT,
+    RECORD_KIND_EDIT,
     RECORD_KIND_INGEST,
     RECORD_KIND_WRITE,
     Segment,
@@ -21,6 +22,7 @@ from kudu_core.wal.tail import LogTail, open_log, read_log
 __all__ = [
     "RECORD_KIND_ALTER",
     "RECORD_KIND_CHECKPOINT",
+    "RECORD_KIND_EDIT",
     "RECORD_KIND_INGEST",
     "RECORD_KIND_WRITE",
     "Durability",

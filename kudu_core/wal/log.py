@@ -1,68 +1,41 @@
-"""The writer's log: one order for everything that happens to a table (protocol W5 to W8, L1 to L3).
+"""The log of a table in a folder: segments, fsyncs, and COMMITTED, which tells other processes how far it is
+(protocol L1 to L3, W5, W8).
 
-``append`` assigns the timestamp and writes the record; ``applied`` says that the stores have it;
-``wait_visible`` returns when the caller may answer.  The log is three floors of one object: its watermarks
-(``wal.watermarks``), what makes it durable (``wal.sync``), and here the records and their segments.
-
-Not known here: what a payload means, tablets, TABLE.  Reading is ``wal.tail``.
+Records come from ``wal.appending``, their files are ``wal.segments``'s.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kudu_core._ext.base.holding import InFlight
-from kudu_core.common.format.members import LIMIT
-from kudu_core.common.run.clock import time_of
-from kudu_core.errors import (
-    Closed,
-    Fenced,
-    InternalError,
-    InvalidArgument,
-    KuduError,
-    NotSupported,
-    Poisoned,
-)
+from kudu_core.errors import InternalError, KuduError
+from kudu_core.wal.appending import AppendingLog
 from kudu_core.wal.format import (
-    MAX_RECORD,
-    PADDING,
-    RECORD_HEADER,
+    COMMITTED_NAME,
+    COMMITTED_STRIDE,
     RECORD_KIND_CHECKPOINT,
     SEGMENT_HEADER,
     Buffer,
     Checkpoint,
+    Committed,
     Segment,
-    as_bytes,
     padded,
-    payload_crc,
-    record_header,
-    total_size,
 )
 from kudu_core.wal.log_options import LogClock, LogOptions
 from kudu_core.wal.segments import ActiveSegment, SegmentFiles
-from kudu_core.wal.sync import SyncedLog
 
 if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem
+    from kudu_core.fs.api import FileSystem, WriteFile
     from kudu_core.wal.tail import LogTail
 
 
-class Log(SyncedLog):
-    """The log of a table that this process holds for writing.  Safe for any number of threads.
+class Log(AppendingLog):
+    """See the module and ``AppendingLog``."""
 
-    Two locks.  ``mutex``, the log mutex, guards everything that changes: positions, timestamps in
-    flight, watermarks; it is held over write(2) and never over an fsync, but for the last one
-    of a segment.  ``_sync_lock`` serialises fsyncs, new segments and their removal, so that no two
-    threads can share out one error report of the file; it is taken before ``mutex``, never after.
-
-    Signals may interrupt any method in the main thread.  What the methods rely on: CPython
-    runs a handler between bytecodes, never between a failing call and the first plain store, or the first
-    compiled call, of the ``except`` that catches it, so a failed fsync is always recorded (``poison`` is
-    compiled, and is called first); and never between taking a bare lock and the body of its ``with``.
-    """
+    active: ActiveSegment
 
     def __init__(
         self,
@@ -77,7 +50,12 @@ class Log(SyncedLog):
     ) -> None:
         """Use ``create`` or ``resume``."""
         options = options or LogOptions()
-        super().__init__(fs, directory, table_uuid, epoch, clock, options, fence_check)
+        super().__init__(table_uuid, epoch, clock, options)
+        self._fs = fs
+        self._directory = directory
+        self._fence_check = fence_check
+        self._committed_file: WriteFile
+        self._committed = Committed(0, 0, 0, epoch)
         self._files = SegmentFiles(
             fs, directory, table_uuid, epoch, clock, options.segment_bytes, options.file_grace_s, self.poison
         )
@@ -141,128 +119,6 @@ class Log(SyncedLog):
         log.active = log._files.take_over(tail, keep_segment)
         log._open_committed_or_close(tail.committed.counter)
         return log
-
-    def close(self) -> int | None:
-        """Make the log durable and close it; idempotent.  One that was interrupted is to be called again.
-
-        Returns the last lsn, for TABLE's ``clean_end``, or None if the log is poisoned: then
-        nothing more is written, and the next open decides.  Raises ``Poisoned`` or ``Fenced`` if
-        the last fsync fails; the files are closed all the same.
-        """
-        self._stop.set()
-        self._work.set()
-        with self.mutex:
-            thread = self._thread  # none is started any more
-        if thread is not None:
-            thread.join()
-        with self._sync_lock:
-            try:
-                if not self.closed and self.failure is None and self.last_lsn > self.durable_lsn:
-                    self._sync_now()
-            except KuduError:
-                self.closed = True
-                self._close_files()
-                raise
-            # Not before: a call after one that was interrupted must not take the log for durable.
-            self.closed = True
-            self._close_files()
-            return self.last_lsn if self.failure is None else None
-
-    def abandon(self) -> None:
-        """After a fork, in the child: close this process's copies of the files, write nothing."""
-        # The locks may be held by threads that do not exist here.
-        self.closed = True
-        self._thread = None
-        self._close_files()
-
-    # Appending ----------------------------------------------------------------------------------
-
-    def append(self, kind: int, schema_version: int, parts: Sequence[Buffer]) -> int:
-        """Write one record and return its timestamp, which is in flight until ``applied``.
-
-        ``parts`` are C-contiguous buffers, written one after the other without a copy; they may
-        change again when this returns.
-
-        Raises ``InvalidArgument`` for a record of 4 GiB, ``OSError`` if the write failed and was
-        cut back (in both cases nothing happened), ``Poisoned``, ``Fenced`` or ``Closed``.
-        Any other exception (an interrupt) leaves the log poisoned if the record is in it.
-        """
-        ts = 0
-        try:
-            if len(parts) == 1 and type(parts[0]) is bytes:
-                ts = self.append_plain(kind, schema_version, parts[0])
-            if not ts:
-                ts = self._append_any(kind, schema_version, parts)
-            if self.groups:
-                self.ask_log_thread()
-        except (OSError, Poisoned, Fenced, Closed):
-            raise
-        except BaseException as interrupt:
-            self.poison_if_owed(interrupt)
-            raise
-        return ts
-
-    def _append_any(self, kind: int, schema_version: int, parts: Sequence[Buffer]) -> int:
-        """The long way of ``append``: for every record, and in every state of the log."""
-        buffers = as_bytes(parts)
-        length = RECORD_HEADER.size + total_size(buffers)
-        if length > MAX_RECORD:
-            raise InvalidArgument(f"a log record holds at most {MAX_RECORD} bytes, not {length}")
-        padding = PADDING[padded(length) - length]
-        if padding:
-            buffers.append(padding)
-        body_crc = payload_crc(buffers)
-        with self.mutex:
-            if self.failure is not None or self.closed:
-                self._refuse()
-            if self.active.fits(padded(length)):
-                return self._append(kind, schema_version, length, body_crc, buffers)
-        ts = self._append_to_next_segment(kind, schema_version, length, body_crc, buffers)
-        self._syncing.open()
-        return ts
-
-    def _append(
-        self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
-    ) -> int:
-        """Under the mutex, in a segment where it fits: assign timestamp and lsn, and write."""
-        options = self._options
-        active = self.active
-        ts: int = max(self.last_ts + 1, self.clock.now_hybrid())
-        if ts >= LIMIT:
-            raise NotSupported(
-                f"the clock says {time_of(ts)}, and timestamps end before {time_of(LIMIT)}: nothing was "
-                "written; set the clock right"
-            )
-        lsn = self.last_lsn + 1
-        stamp = length, lsn, ts, self.durable_lsn, schema_version, kind
-        record = [record_header(active.salt, body_crc, *stamp), *buffers]
-        end = active.end + ((length + 7) & ~7)
-        self.in_flight[ts] = threading.get_ident()
-        try:
-            if end > active.filled and length <= options.fill_record_bytes:
-                active.fill_ahead(end, options.first_fill_bytes, options.fill_bytes)
-            active.file.pwrite(record, active.end)
-        except BaseException as error:
-            self.cut_back(active, ts, error)
-            raise
-        # From here to the return only plain stores: a signal cannot come between them.
-        active.end = end
-        active.last_ts = self.last_ts = self.last_record_ts = ts
-        active.last_lsn = self.last_lsn = lsn
-        if end > active.filled:
-            active.filled = end
-        self.records += 1
-        self.bytes_appended += length
-        return ts
-
-    def cut_back(self, active: ActiveSegment, ts: int, error: BaseException) -> None:
-        """Make a write that failed never have been: its bytes are no record and are not counted."""
-        try:
-            self.in_flight.pop(ts, None)
-            active.cut_back()
-        except BaseException:
-            self.poison(error)
-            raise
 
     def _append_to_next_segment(
         self, kind: int, schema_version: int, length: int, body_crc: int, buffers: list[Buffer]
@@ -351,14 +207,6 @@ class Log(SyncedLog):
         with suppress(OSError):
             old.file.close()
 
-    def _open_committed_or_close(self, counter: int) -> None:
-        try:
-            self._open_committed(counter)
-        except BaseException:
-            self.closed = True
-            self.active.file.close()
-            raise
-
     @property
     def spare_bytes(self) -> int:
         """Of obsolete segments that wait to be recycled, and could go by now."""
@@ -377,10 +225,93 @@ class Log(SyncedLog):
         with self.mutex:
             return [*self._files.sealed, self.active.segment]
 
-    @property
-    def bytes_retained(self) -> int:
-        """Bytes of the segments' records: what a replay would read."""
-        return sum(segment.end for segment in self.segments)
+    def is_due(self, through: int) -> bool:
+        """A segment is large: always."""
+        return True
+
+    # One fsync ----------------------------------------------------------------------------------
+
+    def _sync_now(self) -> None:
+        """Under the sync lock, not the mutex: one fsync of all that is appended, then the
+        watermarks.  A failure is final: the kernel may have dropped what it could not write."""
+        with self.mutex:
+            if self.failure is not None or self.closed:
+                self._refuse()
+            file = self.active.file
+            ts, lsn = self.last_record_ts, self.last_lsn
+        self._sync_file(file)
+        with self.mutex:
+            self._durable(ts, lsn)
+
+    def _sync_all(self) -> None:
+        """Under both locks: make durable what is appended, and nothing can be meanwhile."""
+        if self.last_lsn > self.durable_lsn:
+            self._sync_file(self.active.file)
+        else:
+            self._check_fence()
+        self._durable(self.last_record_ts, self.last_lsn)
+
+    def _sync_file(self, file: WriteFile) -> None:
+        try:
+            file.sync(data_only=True)
+        except OSError as error:
+            self.poison(error)
+            self._refuse()
+        self.fsyncs += 1
+        self._check_fence()
+
+    def _check_fence(self) -> None:
+        """Protocol P2: before anything is acknowledged or deleted."""
+        try:
+            self._fence_check()
+        except (OSError, KuduError) as error:
+            self.poison(error)
+            self._refuse()
+
+    def _close_files(self) -> None:
+        for file in (self.active.file, self._committed_file):
+            with suppress(OSError):
+                file.close()
+
+    # COMMITTED ----------------------------------------------------------------------------------
+
+    def publish(self, watermark: int) -> None:
+        """Under the mutex: tell the other processes, then take the new W."""
+        if self.failure is not None:
+            return
+        slot = Committed(self._committed.counter + 1, watermark, self.durable_lsn, self._epoch)
+        try:
+            self._committed_file.pwrite(slot.pack(self._uuid), slot.offset())
+        except OSError as error:
+            self.poison(error)
+            self._refuse()
+        # Plain stores: a signal cannot come between them.
+        self._committed = slot
+        self.committed_ts, self.committed_lsn = watermark, slot.lsn
+
+    def _open_committed_or_close(self, counter: int) -> None:
+        try:
+            self._open_committed(counter)
+        except BaseException:
+            self.closed = True
+            self.active.file.close()
+            raise
+
+    def _open_committed(self, counter: int) -> None:
+        """COMMITTED exists with both slots' bytes, and says where the log begins."""
+        path = f"{self._directory}/{COMMITTED_NAME}"
+        exists = self._fs.exists(path)
+        self._committed_file = file = self._fs.open_write(path) if exists else self._fs.create(path)
+        try:
+            if not exists:
+                self._fs.sync_dir(self._directory)
+            if file.size() < 2 * COMMITTED_STRIDE:
+                file.pwrite(bytes(2 * COMMITTED_STRIDE), 0)
+            self._committed = Committed(counter, 0, 0, self._epoch)
+            self.publish(self.durable_ts)
+        except BaseException:
+            file.close()
+            raise
 
 
 __all__ = ["Log"]

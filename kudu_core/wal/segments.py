@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kudu_core._ext.few.log_state import SegmentRoom
+from kudu_core.wal.appending import ActiveRoom
 from kudu_core.wal.format import (
     PADDING,
     RECORD_HEADER,
@@ -44,33 +44,18 @@ class SegmentClock(Protocol):
     def monotonic_s(self) -> float: ...
 
 
-class ActiveSegment(SegmentRoom):
+class ActiveSegment(ActiveRoom):
     """The segment that takes records.  Below ``filled`` the file's bytes have been written."""
 
     file: WriteFile
     following: ActiveSegment | None
-    """The next segment, from the moment when its file may hold its header.  That says where this one ends, so
-    no record comes here any more, also where the beginning of the next was interrupted (protocol L2)."""
+    head_bytes = SEGMENT_HEADER.size
 
     def __init__(self, segment: Segment, file: WriteFile, salt: bytes, capacity: int) -> None:
         self.path, self.epoch, self.seq = segment.path, segment.epoch, segment.seq
         self.end, self.filled, self.capacity = segment.end, segment.size, capacity
         self.last_ts, self.last_lsn = segment.last_ts, segment.last_lsn
         self.file, self.salt, self.following = file, salt, None
-
-    @property
-    def segment(self) -> Segment:
-        """As it is now."""
-        return Segment(self.path, self.epoch, self.seq, self.end, self.filled, self.last_ts, self.last_lsn)
-
-    def fits(self, size: int) -> bool:
-        """Whether ``size`` bytes fit; a segment without records takes a record of any size."""
-        if self.following is not None:
-            return False
-        end = self.end
-        if end == SEGMENT_HEADER.size:
-            self.capacity = max(self.capacity, end + size)
-        return end + size <= self.capacity
 
     def fill_ahead(self, end: int, at_least: int, at_most: int) -> None:
         """Write zeros past ``end``.  They are never a valid record, and the next fsyncs find the

@@ -1,60 +1,42 @@
-"""Making a log durable: fsyncs for all that was appended until then, and the thread that runs some of them.
+"""Waiting until a log is durable, and the thread that makes durable what nobody waits for.
 
-Whoever waits first runs the fsync itself, for all others too: handing it to another thread would cost two
-switches on a path that is as short as the disk allows.  The log thread does what has no waiter: the
-intervals of ``group``, records whose waiter was interrupted, and those of calls that do not wait (protocol
-W9).
+Whoever waits first syncs, for all others too: handing it to another thread would cost two switches on a path
+that is as short as the disk allows.  The log thread does what has no waiter: the intervals of ``group``,
+records whose waiter was interrupted, and those of calls that do not wait (protocol W9).
 
-Not known here: how records get into the segment that is synced, and what follows it (``wal.log``).
+Not known here: how records get into the log, and what a sync is: an fsync, or a put into an object store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kudu_core.common.run.gates import LOOK_S, Flag
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker
-from kudu_core.errors import Closed, Fenced, KuduError, Poisoned
+from kudu_core.errors import Closed, Fenced, Poisoned, StoreError
 from kudu_core.wal.log_options import LogClock, LogOptions
-from kudu_core.wal.segments import ActiveSegment
 from kudu_core.wal.watermarks import Watermarks
-
-if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem, WriteFile
 
 GATHER_S = 0.003
 """So long the log thread lets records gather for which nobody waits.  Without it a caller that does not wait
 would have an fsync a call on a fast disk, and two switches of threads with each."""
 RETRY_S = 0.25
-"""After so long the log thread tries again when there was no memory."""
+"""After so long the log thread tries again when there was no memory, or a store did not answer."""
 
 
 class SyncedLog(Watermarks):
     """A log whose active segment can be synced and waited for.
 
-    Who needs an fsync while one runs does not queue for the lock: the thread that has just synced would
-    take it again before those whom its fsync covered had woken, and they would wait for
+    Who needs a sync while one runs does not queue for the lock: the thread that has just synced would
+    take it again before those whom its sync covered had woken, and they would wait for
     nothing.  They wait at ``_syncing``, which opens for all of them; those still not covered
     compete for the lock.
     """
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        table_uuid: bytes,
-        epoch: int,
-        clock: LogClock,
-        options: LogOptions,
-        fence_check: Callable[[], None],
-    ) -> None:
-        super().__init__(fs, directory, table_uuid, epoch, clock, options)
-        self._fence_check = fence_check
+    def __init__(self, table_uuid: bytes, epoch: int, clock: LogClock, options: LogOptions) -> None:
+        super().__init__(table_uuid, epoch, clock, options)
         self._sync_lock = mutex()
-        self.active: ActiveSegment
 
         self._thread: Worker | None = None
         self._work = Flag()
@@ -138,44 +120,15 @@ class SyncedLog(Watermarks):
                     self._sync_now()
             self._syncing.open()
 
-    # One fsync ----------------------------------------------------------------------------------
+    # What a subclass gives ------------------------------------------------------------------------
 
     def _sync_now(self) -> None:
-        """Under the sync lock, not the mutex: one fsync of all that is appended, then the
-        watermarks.  A failure is final: the kernel may have dropped what it could not write."""
-        with self.mutex:
-            if self.failure is not None or self.closed:
-                self._refuse()
-            file = self.active.file
-            ts, lsn = self.last_record_ts, self.last_lsn
-        self._sync_file(file)
-        with self.mutex:
-            self._durable(ts, lsn)
+        """Under the sync lock, not the mutex: make all durable that is appended, then ``_durable``."""
+        raise NotImplementedError
 
-    def _sync_all(self) -> None:
-        """Under both locks: make durable what is appended, and nothing can be meanwhile."""
-        if self.last_lsn > self.durable_lsn:
-            self._sync_file(self.active.file)
-        else:
-            self._check_fence()
-        self._durable(self.last_record_ts, self.last_lsn)
-
-    def _sync_file(self, file: WriteFile) -> None:
-        try:
-            file.sync(data_only=True)
-        except OSError as error:
-            self.poison(error)
-            self._refuse()
-        self.fsyncs += 1
-        self._check_fence()
-
-    def _check_fence(self) -> None:
-        """Protocol P2: before anything is acknowledged or deleted."""
-        try:
-            self._fence_check()
-        except (OSError, KuduError) as error:
-            self.poison(error)
-            self._refuse()
+    def _close_files(self) -> None:
+        """Let go of what is open; ``OSError`` is suppressed."""
+        raise NotImplementedError
 
     def _durable(self, ts: int, lsn: int) -> None:
         """Under the mutex: every record <= ``lsn`` is on disk, and this writer is not fenced."""
@@ -217,14 +170,9 @@ class SyncedLog(Watermarks):
                 self._syncing.open()
             except (Poisoned, Fenced, Closed):
                 return
-            except MemoryError:
+            except (MemoryError, StoreError):
                 self._work.set()  # another time
                 self._stop.wait(RETRY_S)
-
-    def _close_files(self) -> None:
-        for file in (self.active.file, self._committed_file):
-            with suppress(OSError):
-                file.close()
 
 
 __all__ = ["SyncedLog"]

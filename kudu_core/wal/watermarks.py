@@ -1,4 +1,4 @@
-"""How far a log is: what is in it, applied, durable and visible, told to other processes in COMMITTED.
+"""How far a log is: what is in it, applied, durable and visible.
 
 Words: **A** (``applied_ts``) = every record <= A is applied; **W** (``committed_ts``) = min(A, durable);
 **V** (``visible_ts``) = what readers in this process may see: W for ``sync``, A for ``group``, ``none``.
@@ -9,18 +9,14 @@ refused with it.  Not known here: segments, and what makes a record durable (``w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from kudu_core._ext.base import holding
 from kudu_core._ext.few.log_state import LogState
 from kudu_core.common.run.gates import Gates
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed, Fenced, Poisoned, without_frames
-from kudu_core.wal.format import COMMITTED_NAME, COMMITTED_STRIDE, Committed
 from kudu_core.wal.log_options import LogClock, LogOptions
-
-if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem, WriteFile
 
 
 class Watermarks(LogState):
@@ -30,25 +26,13 @@ class Watermarks(LogState):
     (``_ext/few/log_state.pyx``), which has their meanings, the step that advances them, and their mutex.
     """
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        table_uuid: bytes,
-        epoch: int,
-        clock: LogClock,
-        options: LogOptions,
-    ) -> None:
+    def __init__(self, table_uuid: bytes, epoch: int, clock: LogClock, options: LogOptions) -> None:
         self.mutex = mutex()
         super().__init__(self.mutex, clock, Gates(), options.durability)
-        self._fs = fs
-        self._directory = directory
         self._uuid = table_uuid
         self._epoch = epoch
         self._options = options
         self._syncing = Gates()
-        self._committed_file: WriteFile
-        self._committed = Committed(0, 0, 0, epoch)
 
     # Reading them -------------------------------------------------------------------------------
 
@@ -74,34 +58,8 @@ class Watermarks(LogState):
     # Advancing them -----------------------------------------------------------------------------
 
     def publish(self, watermark: int) -> None:
-        """Under the mutex: tell the other processes, then take the new W."""
-        if self.failure is not None:
-            return
-        slot = Committed(self._committed.counter + 1, watermark, self.durable_lsn, self._epoch)
-        try:
-            self._committed_file.pwrite(slot.pack(self._uuid), slot.offset())
-        except OSError as error:
-            self.poison(error)
-            self._refuse()
-        # Plain stores: a signal cannot come between them.
-        self._committed = slot
-        self.committed_ts, self.committed_lsn = watermark, slot.lsn
-
-    def _open_committed(self, counter: int) -> None:
-        """COMMITTED exists with both slots' bytes, and says where the log begins."""
-        path = f"{self._directory}/{COMMITTED_NAME}"
-        exists = self._fs.exists(path)
-        self._committed_file = file = self._fs.open_write(path) if exists else self._fs.create(path)
-        try:
-            if not exists:
-                self._fs.sync_dir(self._directory)
-            if file.size() < 2 * COMMITTED_STRIDE:
-                file.pwrite(bytes(2 * COMMITTED_STRIDE), 0)
-            self._committed = Committed(counter, 0, 0, self._epoch)
-            self.publish(self.durable_ts)
-        except BaseException:
-            file.close()
-            raise
+        """Under the mutex: take the new W, and tell it to other processes where that is the log's to do."""
+        raise NotImplementedError
 
     # Failure ------------------------------------------------------------------------------------
 

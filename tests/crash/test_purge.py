@@ -67,7 +67,7 @@ def test_the_flush_lane_drops_the_log_at_any_moment_of_a_purge(
 
         monkeypatch.setattr(owner, name, killed)
         if name == "delete_purged":
-            monkeypatch.setattr("kudu_core.table.lifecycle.open_writer.delete_purged", killed)
+            monkeypatch.setattr("kudu_core.table.lifecycle.posix_home.delete_purged", killed)
         with pytest.raises(Killed):
             table.gc()
         if place in ("before memory lets go", "before the files go"):

@@ -170,6 +170,6 @@ def test_every_room_is_told() -> None:
 
 def test_the_rules_find_what_they_are_for() -> None:
     assert missing_of("`table/table.py`: `no_such_thing` does it") == ["no_such_thing"]
-    assert missing_of("`wal/log.py`: `append`") == []
+    assert missing_of("`wal/appending.py`: `append`") == []
     assert not has("Tablet", "no_such_thing")
     assert not has("NoSuchClass", "close")

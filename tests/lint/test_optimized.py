@@ -15,7 +15,7 @@ from tests.support.inside import engine_of
 from kudu_core.rowset.memory.changelog import Change, ChangeLog
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from kudu_core.wal import Log, read_log
 
 assert False, "this runs without assertions"

@@ -34,6 +34,9 @@ class ManualClock(Clock):
     def monotonic_s(self) -> float:
         return self._monotonic_us / 1e6
 
+    def boottime_s(self) -> float:
+        return self._monotonic_us / 1e6
+
     def advance(self, seconds: float = 0.0, *, us: int = 0) -> None:
         """Let time pass on both clocks."""
         step = us + round(seconds * 1_000_000)

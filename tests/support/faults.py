@@ -21,7 +21,7 @@ from kudu_core.fs.base import is_temporary
 from kudu_core.table.lifecycle import open_writer as opening
 from kudu_core.table.opened import debug
 from kudu_core.table.stored.table_state import read_state, tablet_directory
-from kudu_core.tablet.ingest.part import named_files
+from kudu_core.tablet.ingest.install import named_files
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.manifest import read_manifest
@@ -61,7 +61,7 @@ def checking(on: bool) -> Iterator[None]:
 @contextmanager
 def segments_of(sizes: dict[str, int]) -> Iterator[None]:
     """Log segments of another size."""
-    real = opening._log_options
+    real = opening.log_options
 
     def smaller(options: kc.Options) -> LogOptions:
         usual = real(options)
@@ -72,11 +72,11 @@ def segments_of(sizes: dict[str, int]) -> Iterator[None]:
             **sizes,
         )
 
-    opening._log_options = smaller
+    opening.log_options = smaller
     try:
         yield
     finally:
-        opening._log_options = real
+        opening.log_options = real
 
 
 def drop(table: kc.Table | None) -> None:

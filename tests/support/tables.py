@@ -73,9 +73,9 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Log segments that are full after a few writes, and may be reused at once."""
     import kudu_core.table.lifecycle.open_writer as opening
 
-    usual = opening._log_options
+    usual = opening.log_options
     small = {"segment_bytes": 4096, "first_fill_bytes": 4096, "fill_bytes": 4096, "file_grace_s": 0.0}
-    monkeypatch.setattr(opening, "_log_options", lambda options: dataclasses.replace(usual(options), **small))
+    monkeypatch.setattr(opening, "log_options", lambda options: dataclasses.replace(usual(options), **small))
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from kudu_core.cfile.pages.container import (
     HEADER,
     SECTION_FRAME,
     SECTION_STATISTICS,
-    FileMissing,
 )
 from kudu_core.errors import Corruption
+from kudu_core.fs.missing import FileMissing
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -174,18 +174,22 @@ def _expanded(spans: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     return tuple(column_id for first, last in spans for column_id in range(first, last + 1))
 
 
-def read_statistics(fs: FileSystem, path: str, ref: StatisticsRef) -> StatisticsBlock:
+def read_statistics(
+    fs: FileSystem, path: str, ref: StatisticsRef, size: int | None = None
+) -> StatisticsBlock:
     """The block of a file that is not open: two reads, neither of them the footer.
+
+    ``size``: the file's, where it is known.
 
     Raises
     ------
-    FileMissing, Corruption
+    Corruption
         The file is not there, or the section is not the one that the manifest names.
     """
     try:
-        file = fs.open_read(path)
+        file = fs.open_read(path, size)
     except FileNotFoundError:
-        raise FileMissing(path, 0, "the file is missing") from None
+        raise FileMissing(path) from None
     try:
         head = file.pread(HEADER.size, 0)
         section = file.pread(ref.length, ref.offset)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile.pages.footer import join_footer, split_footer
 from kudu_core.errors import Closed, Corruption, NotSupported
+from kudu_core.fs.missing import FileMissing
 
 if TYPE_CHECKING:
     from kudu_core.cfile.pages.page_cache import Holder, PageCache, Reader
@@ -64,13 +65,6 @@ _TAIL_GUESS_BYTES = 16 << 10
 _FLUSH_BYTES = 4 << 20
 
 Bytes = bytes | bytearray | memoryview
-
-
-class FileMissing(Corruption):
-    """A file that a manifest names is not there: removed since by the writer, or lost.
-
-    A reader looks at the newest manifests before it believes the latter (protocol R4).
-    """
 
 
 class Extent(NamedTuple):
@@ -213,9 +207,9 @@ class FileReader:
         self.cache = cache
         self.closed = False
         try:
-            self._file: ReadFile = fs.open_read(path)
+            self._file: ReadFile = fs.open_read(path, size)
         except FileNotFoundError:
-            raise FileMissing(path, 0, "the file is missing") from None
+            raise FileMissing(path) from None
         self._cache_token = -1
         self._attached: Reader | None = None
         self.last_dictionary: tuple[int, Any] | None = None  # place and codec dictionary, past the cache

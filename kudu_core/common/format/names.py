@@ -24,6 +24,7 @@ MAX_TABLET: Final = 1 << 32
 """Ids of tablets lie below."""
 
 _DATA_FILE = re.compile(r"[0-9]{6,10}-[0-9]{8,20}\.(?:rows|delta)")
+_SNAPSHOT = re.compile(r"[0-9]{6,10}-[0-9]{8,20}\.manifest")
 _STAGED_FILE = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
 _STAGING = re.compile(r"(?:ingest|job|merge)-[0-9a-f]{32}")
 _TABLET = re.compile(r"[0-9]{8,10}")
@@ -42,6 +43,20 @@ def data_file(value: Any) -> str:
 
 def is_data_file(value: object) -> bool:
     return isinstance(value, str) and _DATA_FILE.fullmatch(value) is not None
+
+
+def snapshot_file(value: Any) -> str:
+    """``<epoch>-<n>.manifest``, in an object store; ``ValueError`` for anything else."""
+    if not isinstance(value, str) or _SNAPSHOT.fullmatch(value) is None:
+        raise ValueError(f"{value!r:.80} is no snapshot of a tablet")
+    return value
+
+
+def epoch_of_file(name: str) -> int | None:
+    """The epoch that the name of a data file or a snapshot begins with; None: it is neither."""
+    if is_data_file(name) or _SNAPSHOT.fullmatch(name) is not None:
+        return int(name.partition("-")[0])
+    return None
 
 
 def staged_file(value: Any) -> str:
@@ -140,6 +155,7 @@ __all__ = [
     "Lost",
     "backup_of_folder",
     "data_file",
+    "epoch_of_file",
     "is_data_file",
     "is_job",
     "is_staging",
@@ -148,6 +164,7 @@ __all__ = [
     "lost_name",
     "mark_of_job",
     "parse_lost",
+    "snapshot_file",
     "staged_file",
     "staged_path",
     "tablet_folder",

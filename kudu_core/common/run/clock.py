@@ -70,6 +70,10 @@ class Clock:
         """Seconds since some fixed moment; never goes back.  For durations and deadlines."""
         return time.monotonic()
 
+    def boottime_s(self) -> float:
+        """As ``monotonic_s``, but it goes on while the machine sleeps."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
     def now_hybrid(self) -> int:
         """``now_us`` as a hybrid time with counter 0.  Not monotonic: the log makes it so."""
         return self.now_us() << COUNTER_BITS

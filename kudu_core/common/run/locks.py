@@ -31,10 +31,12 @@ closing, and the next call goes on.  Lack of memory is an exception like these, 
 The order of the locks is in docs/ARCHITECTURE.md, section 7.  Under these none of that list is taken:
 
 * held while something is opened, read or synced: ``LazyFile._opening``, ``ColumnPages._mutex``,
-  ``KeyReader._mutex``, ``OpenRuns._lock``, ``Manifest._replacing``, ``Patches._mutex``;
+  ``KeyReader._mutex``, ``OpenRuns._lock``, ``Manifest._replacing``, ``Patches._mutex``,
+  ``TableObject._mutex``, ``ObjectLease._mutex``;
 * held for a moment: ``Pins._mutex``, ``Pool._lock``, ``Slots._mutex``,
   ``Tablet._numbers``, ``Throttle._mutex``, ``Journal._mutex``, ``Closing._mutex``,
-  ``Lane._failed_mutex``, ``CompactionLane._beginning``, ``Handle._exchange_mutex``, ``Tally._mutex``;
+  ``Lane._failed_mutex``, ``CompactionLane._beginning``, ``Handle._exchange_mutex``, ``Tally._mutex``,
+  ``ObjectFiles._mutex``, ``StoreHome._mutex``;
 * held while another open table is made, which has locks of its own: ``Handle._refresh_mutex``, of a reader,
   and that of ``engines/spark/cache.py``, taken before it.
 

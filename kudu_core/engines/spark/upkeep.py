@@ -11,7 +11,6 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.cache import table as open_here
 from kudu_core.engines.spark.codes import coded
@@ -20,6 +19,7 @@ from kudu_core.engines.spark.scan import collected, frame_of, parallelism, share
 from kudu_core.engines.spark.staging import attempt_name
 from kudu_core.errors import SchemaMismatch
 from kudu_core.fs.api import FileSystem
+from kudu_core.fs.missing import FileMissing
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import backup as backups
 from kudu_core.table.backup.backup_file import BackupFile

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.rows_file import RowsFile
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.sets import place_of
 from kudu_core.errors import Corruption
+from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.disk.lazy_file import LazyFile
 from kudu_core.rowset.rows.meta import FileRef, RowSetMeta
 
@@ -106,7 +106,7 @@ class Base(LazyFile[RowsFile]):
                 return file.zone(column_id)
             if not statistics.has(column_id):
                 return None
-            statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics)
+            statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics, ref.size)
         return None if statistics is None else statistics.zone(column_id)
 
     def column_sizes(self) -> dict[int, tuple[int, int]]:
@@ -117,7 +117,7 @@ class Base(LazyFile[RowsFile]):
         sources += [(columns.file, columns.statistics, columns.column_ids) for columns in self._replaced]
         for ref, statistics, column_ids in sources:
             if isinstance(statistics, StatisticsRef):
-                statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics)
+                statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics, ref.size)
             if statistics is None:
                 continue
             for column_id in statistics.column_ids if column_ids is None else column_ids:

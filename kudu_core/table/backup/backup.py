@@ -63,7 +63,7 @@ snapshot, or what changed between ``BackupManifest.since`` and it."""
 def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
     engine = handle.opened()
-    fs = engine.fs.rooted(folder)
+    fs = engine.fs.local.rooted(folder)
     _check_folder(fs, engine.path, folder)
     if not fs.exists(folder):
         _make_folder(fs, folder)

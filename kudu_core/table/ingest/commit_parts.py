@@ -18,6 +18,7 @@ from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.growing import StoreFull
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.opened.store_memory import no_memory
+from kudu_core.tablet.ingest import install
 from kudu_core.tablet.ingest import part as ingest
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, values_only
@@ -56,7 +57,7 @@ def commit_parts(
     written: list[str] = []
     try:
         flushed = prepare_parts(engine, parts, written)
-        record = ingest_record(parts, counts, txn, job)
+        record = ingest_record(parts, flushed, counts, txn, job)
         with recorded(
             engine, RECORD_KIND_INGEST, schema_version, record, txn=txn, job=job, counts=counts
         ) as ts:
@@ -75,13 +76,13 @@ def prepare_parts(engine: Engine, parts: Sequence[ingest.IngestPart], written: l
     ``written``: where the files are told of that were written of what memory held.
     """
     for part in parts:
-        ingest.check_entries(part)
-    flushed = {p.tablet.id: ingest.flush_changed(p.deltas, p.tablet, written) for p in parts}
+        install.check_entries(part)
+    flushed = {p.tablet.id: install.flush_changed(p.deltas, p.tablet, written) for p in parts}
 
     def prepare(part: ingest.IngestPart) -> None:
         assert part.tablet.manifest is not None
         part.tablet.manifest.sync()
-        ingest.link(part)
+        install.link(part)
 
     each_part(engine, prepare, parts)
     return flushed
@@ -89,6 +90,7 @@ def prepare_parts(engine: Engine, parts: Sequence[ingest.IngestPart], written: l
 
 def ingest_record(
     parts: Sequence[ingest.IngestPart],
+    flushed: Flushed,
     counts: Counts,
     txn: Txn | None,
     job: str | None,
@@ -105,6 +107,9 @@ def ingest_record(
         ],
         {"parts": {str(p.tablet.id): p.to_json() for p in parts}, "counts": list(counts)},
     )
+    edits = {str(p.tablet.id): install.recorded_edit(p, flushed[p.tablet.id]) for p in parts}
+    if any(edits.values()):
+        payload.extra["edits"] = edits
     if txn is not None:
         payload.extra["txn"] = txn.to_json()
     if job is not None:
@@ -125,7 +130,7 @@ def install_parts(
     ``layings``: by tablet, the changes by key, with room for them; of an overwrite there are none.
     """
     for part in parts:
-        ingest.install(
+        install.install(
             part.tablet,
             ts,
             part.rowsets,

@@ -17,7 +17,6 @@ they would keep it full.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -208,13 +207,12 @@ def staging_of(engine: Engine) -> Iterator[str]:
     What is left of it is collected at a later open (protocol G6).
     """
     engine.check_writable()
-    staging = f"{engine.path}/staging/ingest-{uuid.uuid4().hex}"
-    engine.fs.mkdir(staging)
+    staging = engine.home.begin_staging()
     try:
         yield staging
     finally:
         with suppress(OSError, Poisoned, Fenced):  # the write has succeeded or failed by itself
-            engine.fs.rmtree(staging)
+            engine.home.end_staging(staging)
 
 
 def _tablets(engine: Engine, rows: SortedRows) -> list[Tablet]:

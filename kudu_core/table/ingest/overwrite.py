@@ -30,14 +30,13 @@ from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.accept import Resolved
 from kudu_core.table.ingest.build import SortedRows, build_parts
 from kudu_core.table.ingest.commit_parts import (
-    each_part,
     ingest_record,
     install_parts,
     prepare_parts,
     sync_manifests,
 )
 from kudu_core.table.ingest.ingest import counts_of_parts, is_of_today, refitted_rows
-from kudu_core.table.lifecycle.alter import adopt, make_directory, new_tablet
+from kudu_core.table.lifecycle.alter import adopt, new_tablet
 from kudu_core.table.opened.record import note_write, recorded
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.tablet.ingest import part as ingest
@@ -87,13 +86,12 @@ def overwrite_sorted(
         counts = counts_of_parts(parts)
 
         try:
-            each_part(engine, lambda part: make_directory(engine, part.tablet), parts)
-            engine.fs.sync_dir(f"{engine.path}/tablets")
+            engine.home.make_tablets(new)
             flushed = prepare_parts(engine, filled, [])
             # The new ones too: whoever finds them in memory waits until all is as the record says.
             with HeldLocks([tablet.mutex for tablet in (*engine.tablets, *new)]):
                 engine.check_writable()
-                record = ingest_record(filled, counts, txn, rows.job, alteration)
+                record = ingest_record(filled, flushed, counts, txn, rows.job, alteration)
                 with recorded(engine, RECORD_KIND_INGEST, rows.schema.version, record) as ts:
                     engine.log.wait_durable(ts)
                     install_parts(filled, flushed, ts)
@@ -143,10 +141,7 @@ def _remove(engine: Engine, new: Sequence[Tablet]) -> None:
         tablet.close(discard=True)
     with suppress(OSError, Poisoned, Fenced):
         engine.log.raise_if_poisoned()
-        for tablet in new:
-            engine.table_file.fence()  # another writer may have tablets of these numbers
-            if engine.fs.exists(tablet.directory):
-                engine.fs.rmtree(tablet.directory)
+        engine.home.remove_tablets(new)
 
 
 __all__ = ["overwrite_sorted"]

@@ -50,7 +50,7 @@ def ingest_spilled(
 
     def write() -> WriteResult:
         engine.memory.admit()
-        with staging_of(engine) as staging, closing(OpenRuns(engine.fs)) as files:
+        with staging_of(engine) as staging, closing(OpenRuns(engine.fs.local)) as files:
             shares: list[Fingerprint] | None = None if txn is None or txn.rows is not None else []
             runs = _spilled(engine, schema, partitions, parts, staging, files, shares)
             token = txn if txn is None or shares is None else txn.of(total(shares))
@@ -76,7 +76,7 @@ def _spilled(
         if shares is not None:
             shares.append(fingerprint_of_rows(piece.source, piece.lower, piece.upper))
         run = sort_run(schema, partitions, piece)
-        return spill_run(engine.fs, schema, run, f"{staging}/run-{number}.rows", files)
+        return spill_run(engine.fs.local, schema, run, f"{staging}/run-{number}.rows", files)
 
     run_bytes = engine.options.memory_bytes // (RUN_DIVISOR * engine.pool.threads)
     cut = pieces(parts, SPILLED_ROWS, min(run_bytes, MAX_BYTES))

@@ -31,7 +31,8 @@ from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.table.stored.table_state import TableState, tablet_directory
-from kudu_core.tablet.store.manifest import Manifest, TabletState
+from kudu_core.tablet.store.edits import TabletState
+from kudu_core.tablet.store.manifest import Manifest
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from kudu_core.wal import RECORD_KIND_ALTER
 
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.opened.table_file import TableFile
-    from kudu_core.wal import Log
+    from kudu_core.table.opened.table_file import StoredTable
+    from kudu_core.wal.appending import AppendingLog
 
 
 def alter(
@@ -106,10 +107,8 @@ def _log_and_apply(
     """Under the mutexes of all tablets, the new ones' too: one record, what it says on disk and in memory."""
     with recorded(engine, RECORD_KIND_ALTER, schema.version, (alteration.to_bytes(),)) as ts:
         engine.log.wait_durable(ts)
-        for tablet in new:
-            make_directory(engine, tablet)
         if new:
-            engine.fs.sync_dir(f"{engine.path}/tablets")
+            engine.home.make_tablets(new)
         adopt(engine, alteration, new, ts, schema, partitions)
     return ts
 
@@ -119,19 +118,6 @@ def new_tablet(engine: Engine, partitions: PartitionSchema, tablet_id: int, ordi
     path = tablet_directory(engine.path, tablet_id)
     partition = partitions.partitions[ordinal]
     return Tablet(engine.tablet_context, tablet_id, partition, path, TabletState(), None)
-
-
-def make_directory(engine: Engine, tablet: Tablet) -> None:
-    """A new tablet's directory and first MANIFEST; the parent is the caller's to sync."""
-    engine.table_file.fence()
-    if engine.fs.exists(tablet.directory):
-        engine.fs.rmtree(tablet.directory)  # of an overwrite that failed, and could not even remove it
-    engine.fs.mkdir(tablet.directory)
-    tablet.manifest = open_manifest(
-        engine.fs, engine.path, engine.table_file, engine.log, tablet.id, tablet.state
-    )
-    tablet.manifest.create()
-    tablet.state = tablet.manifest.state
 
 
 def adopt(
@@ -171,7 +157,12 @@ def adopt(
 
 
 def open_manifest(
-    fs: FileSystem, path: str, table_file: TableFile, log: Log, tablet_id: int, content: TabletState
+    fs: FileSystem,
+    path: str,
+    table_file: StoredTable,
+    log: AppendingLog,
+    tablet_id: int,
+    content: TabletState,
 ) -> Manifest:
     """The manifest of a tablet of a table that is open for writing."""
     return Manifest(
@@ -187,4 +178,4 @@ def open_manifest(
     )
 
 
-__all__ = ["adopt", "alter", "make_directory", "new_tablet", "open_manifest"]
+__all__ = ["adopt", "alter", "new_tablet", "open_manifest"]

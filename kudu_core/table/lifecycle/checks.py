@@ -4,17 +4,30 @@ adds to them, read and checked against each other (protocol O2)."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kudu_core.errors import Corruption, TableNotFound
 from kudu_core.table.stored.alteration import alters, followed
 from kudu_core.table.stored.table_state import TableState, read_state, tablet_directory
 from kudu_core.tablet.replay.replay_log import Unreplayed
-from kudu_core.tablet.store.manifest import TabletState, read_manifest
+from kudu_core.tablet.store.edits import TabletState
+from kudu_core.tablet.store.manifest import read_manifest
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.wal import LogTail, Record
+
+
+class AlteredLog(Protocol):
+    """A log that was read: what of it says what the table is."""
+
+    @property
+    def alterations(self) -> list[Record]: ...
+
+    @property
+    def committed_ts(self) -> int: ...
+
+    def place_of(self, lsn: int) -> tuple[str, int]: ...
 
 
 def table_state(fs: FileSystem, path: str) -> TableState:
@@ -50,7 +63,7 @@ def is_alteration(record: Record) -> bool:
         return False
 
 
-def followed_by(state: TableState, tail: LogTail) -> tuple[TableState, Unreplayed | None]:
+def followed_by(state: TableState, tail: AlteredLog) -> tuple[TableState, Unreplayed | None]:
     """A table as its log alters it, up to a record that says what no table can be."""
     for record in tail.alterations:
         if record.ts <= tail.committed_ts:

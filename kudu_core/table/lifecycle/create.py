@@ -15,7 +15,8 @@ from kudu_core.errors import TableExists
 from kudu_core.fs.copies import copy_of, keep_copy
 from kudu_core.options import Options
 from kudu_core.table.stored.table_state import TableState, TabletEntry, tablet_directory
-from kudu_core.tablet.store.manifest import Manifest, TabletState
+from kudu_core.tablet.store.edits import TabletState
+from kudu_core.tablet.store.manifest import Manifest
 from kudu_core.wal import Log, holds_records
 
 if TYPE_CHECKING:

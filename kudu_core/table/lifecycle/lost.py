@@ -22,18 +22,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import LOG, TABLET, is_data_file, lost_name, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import NoFolder, temporary_of
 from kudu_core.fs.copies import copy_of
+from kudu_core.fs.missing import FileMissing
 from kudu_core.table.stored.table_state import tablet_directory
 from kudu_core.tablet.store.manifest import read_manifest
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.tablet.store.manifest import TabletState
+    from kudu_core.tablet.store.edits import TabletState
 
 FOLDER = "lost"
 SWEEP_S = 60.0

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.run.clock import Clock
 from kudu_core.errors import Corruption, KuduError, TableNotFound
 from kudu_core.events import EventListener, TableOpened
+from kudu_core.fs.missing import FileMissing
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.checks import (
     check_age,
@@ -30,7 +30,7 @@ from kudu_core.table.stored.table_state import TableState, tablet_directory
 from kudu_core.tablet.replay.bootstrap import Replay
 from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.tablet.store import records
-from kudu_core.tablet.store.manifest import TabletState
+from kudu_core.tablet.store.edits import TabletState
 from kudu_core.wal import RECORD_KIND_INGEST, LogChanged, LogTail, Record, open_log
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ check -> begin the epoch -> replay -> tidy -> start the lanes.  Until the epoch 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -34,19 +33,20 @@ from kudu_core.table.lifecycle.lost import (
     sort_orphans,
     sweep_lost,
 )
-from kudu_core.table.lifecycle.purge import delete_purged, purge
+from kudu_core.table.lifecycle.posix_home import PosixHome
+from kudu_core.table.lifecycle.replaying import replay_for_writer
 from kudu_core.table.lifecycle.staging_folders import sweep_staging
 from kudu_core.table.opened import debug
-from kudu_core.table.opened.engine import Engine, Writing
+from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.table_file import TableFile
+from kudu_core.table.stored.home import Writing
 from kudu_core.table.stored.table_state import MAX_EPOCH, TableState, replace, tablet_directory
-from kudu_core.tablet.ingest.part import named_files
+from kudu_core.tablet.ingest.install import named_files
 from kudu_core.tablet.replay import invariants
 from kudu_core.tablet.replay.bootstrap import Replay
-from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.tablet.store import records
-from kudu_core.tablet.store.apply import renew_active
-from kudu_core.tablet.store.manifest import Manifest, TabletState
+from kudu_core.tablet.store.edits import TabletState
+from kudu_core.tablet.store.manifest import Manifest
 from kudu_core.wal import RECORD_KIND_INGEST, Log, LogOptions, LogTail, Record, read_log
 
 if TYPE_CHECKING:
@@ -89,10 +89,12 @@ def open_for_writing(
         ) as tail:
             found = _check(fs, path, before, tail, named)
             engine = _begin_epoch(found, before.options.overridden(options), clock, listener, lease, opened)
-            replay = _replay(engine, found)
+            # The segment that was the last one has been copied, byte for byte, to one of this epoch.
+            moved = tail.last_segment().path, engine.log.segments[-1].path
+            replay = replay_for_writer(engine, tail, found.epoch_state, moved)
             _tidy(engine, found, replay, started)
         made = handle(engine)
-        _start_lanes(engine)
+        start_lanes(engine)
         return made
     except BaseException:
         for engine in opened:
@@ -222,7 +224,7 @@ def _begin_epoch(
         found.epoch_state.epoch,
         found.tail,
         clock=clock,
-        options=_log_options(options),
+        options=log_options(options),
         fence_check=table_file.fence,
         keep_segment=lambda segment: keep_segment(fs, path, segment, clock.now_us() // 1_000_000),
     )
@@ -241,7 +243,7 @@ def _begin_epoch(
             options=options,
             clock=clock,
             listener=listener,
-            writing=Writing(lease, log, manifests, purge, _delete_gone),
+            writing=Writing(lease, log, manifests, PosixHome),
         )
         opened.append(engine)
     except BaseException:
@@ -252,7 +254,8 @@ def _begin_epoch(
     return engine
 
 
-def _log_options(options: Options) -> LogOptions:
+def log_options(options: Options) -> LogOptions:
+    """What a log is told of the options of its table."""
     return LogOptions(
         durability=options.durability,  # type: ignore[arg-type]
         group_interval_s=options.group_interval_s,
@@ -274,49 +277,6 @@ def _open_manifests(found: _Found, table_file: TableFile, log: Log, manifests: d
         if found.before.clean_end == 0:
             # Edits that nobody synced, or whose fsync failed, must not carry later decisions.
             manifest.renew()
-
-
-def _delete_gone(engine: Engine) -> int:
-    return delete_purged(engine) + sweep_staging(engine) + sweep_lost(engine)
-
-
-# ---- replay ----
-
-
-def _replay(engine: Engine, found: _Found) -> Replay:
-    """Lay the records that are not in files into memory (protocol O5)."""
-    log, tail, context = engine.log, found.tail, engine.tablet_context
-    assert engine.maintenance is not None
-
-    def count(record: Record) -> None:
-        engine.memory.note(len(record.payload))
-        engine.memory.admit()
-
-    replay = Replay(
-        {tablet.id: tablet for tablet in engine.tablets},
-        engine.schema,
-        writer=True,
-        applied_writes=found.epoch_state.tokens,
-        tokens_through=found.epoch_state.applied_ts,
-    )
-    context.cut = lambda: replay.position
-    unreplayed = replay_log(
-        replay, tail, lambda found, record: False, done=count, relieve=engine.maintenance.relieve
-    )
-    if unreplayed is not None:
-        # The segment that was the last one has been copied, byte for byte, to one of this epoch.
-        moved = unreplayed.path == tail.last_segment().path
-        where = log.segments[-1].path if moved else unreplayed.path
-        raise dataclasses.replace(unreplayed, path=where).as_corruption()
-    for tablet in engine.tablets:
-        renew_active(tablet)
-    context.cut = log.cut
-    for tablet in engine.tablets:
-        # Else a reader, after a crash of this process, would end before an ingest that replay installed.
-        assert tablet.manifest is not None
-        tablet.manifest.sync()
-    engine.writers.learn(replay.applied_writes, replay.applied_jobs)
-    return replay
 
 
 # ---- tidy, start ----
@@ -348,7 +308,7 @@ def _tidy(engine: Engine, found: _Found, replay: Replay, started: float) -> None
     )
 
 
-def _start_lanes(engine: Engine) -> None:
+def start_lanes(engine: Engine) -> None:
     """Last of all: whatever fails before leaves no thread that writes."""
     if engine.options.maintenance == "background":
         assert engine.maintenance is not None and engine.compactions is not None
@@ -356,4 +316,4 @@ def _start_lanes(engine: Engine) -> None:
         engine.compactions.start()
 
 
-__all__ = ["open_for_writing"]
+__all__ = ["log_options", "open_for_writing", "start_lanes"]

@@ -8,8 +8,7 @@ for a reader, until ``refresh()`` puts a newer one in its place.  It is made who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.pages.page_cache import PageCache
@@ -38,29 +37,17 @@ from kudu_core.tablet.store.tablet import Tablet, TabletContext
 
 if TYPE_CHECKING:
     from kudu_core._ext.batch.batch_writes import BatchWrites
-    from kudu_core.fs.api import FileSystem, Lease
+    from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.read_end import ReadEnd
-    from kudu_core.table.opened.table_file import TableFile
+    from kudu_core.table.opened.table_file import StoredTable
+    from kudu_core.table.stored.home import Home, Writing
     from kudu_core.tablet.replay.replay_log import Unreplayed
-    from kudu_core.tablet.store.manifest import Manifest, TabletState
-    from kudu_core.wal import Log
+    from kudu_core.tablet.store.edits import TabletState
+    from kudu_core.tablet.store.manifest import OpenManifest
+    from kudu_core.wal.appending import AppendingLog
 
 TURN_S = 0.002
 """One writer of short calls may keep another one waiting so long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """What an open table has by which it is written, and a reader lacks."""
-
-    lease: Lease
-    log: Log
-    manifests: Mapping[int, Manifest]
-    """By tablet."""
-    purge: Callable[[Engine], bool]
-    """Let go of tablets that have ended, see ``table.lifecycle.purge``."""
-    delete_gone: Callable[[Engine], int]
-    """Delete what was let go of, in the folders of tablets, ``staging/`` and ``lost/``; how much."""
 
 
 class Engine:
@@ -70,7 +57,7 @@ class Engine:
 
     def __init__(
         self,
-        table_file: TableFile,
+        table_file: StoredTable,
         state: TableState,
         contents: Mapping[int, TabletState],
         *,
@@ -116,8 +103,9 @@ class Engine:
         self.purged: list[Purged] = []
         """Tablets no longer the table's, whose files somebody may be reading.  Under ``altering``."""
 
+        self._home = None if writing is None else writing.home(self)
         self._log = None if writing is None else writing.log
-        self.end: Log | ReadEnd = self.log if read_end is None else read_end  # how far a read may see
+        self.end: AppendingLog | ReadEnd = self.log if read_end is None else read_end  # what a read may see
         self.lease = writing.lease if writing is not None else None if read_end is None else read_end.lock
         self.writers = Writers(fs, path, table_file, self._log, clock, options.token_retention_s, self.tell)
         self.tablet_context = self._context(writing)
@@ -152,10 +140,11 @@ class Engine:
             fence=self.table_file.fence,
             has_readers=writing.lease.has_readers if writing is not None else lambda: True,
             building=Slots(self.options.maintenance_threads),
+            placed=None if self._home is None or not self._home.in_place else {},
         )
 
     def _tablets(
-        self, state: TableState, contents: Mapping[int, TabletState], manifests: Mapping[int, Manifest]
+        self, state: TableState, contents: Mapping[int, TabletState], manifests: Mapping[int, OpenManifest]
     ) -> Tablets:
         made = [
             self._tablet(state.partitions, entry, contents[entry.id], manifests.get(entry.id))
@@ -168,7 +157,7 @@ class Engine:
         partitions: PartitionSchema,
         entry: TabletEntry,
         content: TabletState,
-        manifest: Manifest | None,
+        manifest: OpenManifest | None,
     ) -> Tablet:
         return Tablet(
             self.tablet_context,
@@ -181,7 +170,7 @@ class Engine:
             dropped_ts=entry.dropped_ts,
         )
 
-    def _flush_lane(self, log: Log) -> FlushLane:
+    def _flush_lane(self, log: AppendingLog) -> FlushLane:
         return FlushLane(
             self.tablets,
             self.memory,
@@ -200,8 +189,8 @@ class Engine:
             lambda drop: self.horizon(drop=drop),
             self.options.maintenance_threads,
             newest=lambda: self.visible_ts,
-            purge=lambda: writing.purge(self),
-            delete_purged=lambda: writing.delete_gone(self),
+            purge=self.home.purge,
+            delete_purged=self.home.delete_gone,
         )
 
     @property
@@ -220,10 +209,16 @@ class Engine:
     # ---- checks ----
 
     @property
-    def log(self) -> Log:
+    def log(self) -> AppendingLog:
         """Of a table that is open for writing."""
         assert self._log is not None
         return self._log
+
+    @property
+    def home(self) -> Home:
+        """Of a table that is open for writing."""
+        assert self._home is not None
+        return self._home
 
     def check_open(self) -> None:
         if self.refusal is not None:
@@ -284,9 +279,7 @@ class Engine:
     def is_newest(self) -> bool:
         """Of a reader: nobody writes, nor has since it was opened: a writer's life begins with an epoch."""
         assert self.read_end is not None
-        if not self.read_end.settled or self.fs.lease(f"{self.path}/LOCK").holder() is not None:
-            return False
-        return self.table_file.is_of_this_epoch()
+        return self.read_end.settled and self.table_file.is_unwritten()
 
     def wait_visible(self, ts: int) -> None:
         self.log.wait_visible(ts)
@@ -320,6 +313,8 @@ class Engine:
         self._await_calls()
         # From here on no thread of this process writes to the table but this one.
         try:
+            if self._home is not None:
+                self._home.before_close()
             self._end_log()
         except (OSError, KuduError):
             self._let_go()

@@ -15,11 +15,11 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.run.cycles import forget_others
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker, forget_workers, is_worker
 from kudu_core.errors import ChangesLost, Closed, KuduError, ReadOnly, SnapshotTooOld, UnreplayedWarning
+from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.engine import Engine
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ class Handle:
     Safe for any number of threads.  The table is closed when nobody holds its handle any more.
     """
 
-    def __init__(self, engine: Engine, reopen: Callable[[], tuple[Engine, Event]] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, reopen: Callable[[], tuple[Engine, Event] | None] | None = None
+    ) -> None:
         """``reopen``: opens the table's newest state for reading, and says what listeners are told of that;
-        None: this process writes to the table."""
+        its answer is None where nothing is new.  None: this process writes to the table."""
         self.engine = engine
         """The state of now; whether it was closed meanwhile is not asked."""
         self._reopen = reopen
@@ -147,7 +149,10 @@ class Handle:
             return
         with self._refresh_mutex:  # two at once would leave one engine behind, or go back in time
             engine = self.opened()
-            fresh, event = self._reopen()
+            newest = self._reopen()
+            if newest is None:
+                return
+            fresh, event = newest
             _open.add(fresh)
             floor = max(engine.pins.floor, fresh.oldest_ts)
             met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None

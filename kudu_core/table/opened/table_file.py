@@ -6,7 +6,7 @@ Its bytes are in ``table/stored/table_state.py``.  A reader has its state and re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kudu_core.fs.copies import keep_copy
 from kudu_core.table.stored.table_state import TableState, read_state, replace
@@ -28,8 +28,27 @@ def _not_poisoned() -> None:
     return None
 
 
+class StoredTable(Protocol):
+    """TABLE of one open table, a file or an object.  Thread safe."""
+
+    state: TableState
+    """What the table is."""
+
+    def fence(self) -> None:
+        """``Fenced`` where it is known that another writer has the table (protocol P2)."""
+
+    def install(self, state: TableState) -> None:
+        """Replace TABLE, durably."""
+
+    def change(self, change: Callable[[TableState], TableState]) -> None:
+        """From now on the table is what ``change`` makes of it; a failure poisons (protocol W8)."""
+
+    def is_unwritten(self) -> bool:
+        """Of a reader: whether nobody has the table open for writing, nor has since the state was read."""
+
+
 class TableFile(FencedFile[TableState]):
-    """TABLE of one open table.  Thread safe."""
+    """See ``StoredTable``: a file."""
 
     def __init__(
         self,
@@ -50,8 +69,10 @@ class TableFile(FencedFile[TableState]):
         self.check_poisoned = check_poisoned
         self._proven = proven
 
-    def is_of_this_epoch(self) -> bool:
-        """Whether nobody has opened the table for writing since the state was read."""
+    def is_unwritten(self) -> bool:
+        """A writer has the lease, and its life begins with an epoch."""
+        if self._fs.lease(f"{self._directory}/LOCK").holder() is not None:
+            return False
         try:
             return read_state(self._fs, self._path).epoch == self.state.epoch
         except FileNotFoundError:
@@ -84,4 +105,10 @@ class TableFile(FencedFile[TableState]):
         keep_copy(self._fs, self._path, data)
 
 
-__all__ = ["TableFile"]
+if TYPE_CHECKING:
+
+    def _checked(table_file: TableFile) -> StoredTable:
+        return table_file
+
+
+__all__ = ["StoredTable", "TableFile"]

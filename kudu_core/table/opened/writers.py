@@ -21,8 +21,8 @@ from kudu_core.table.stored.table_state import TableState, replace
 if TYPE_CHECKING:
     from kudu_core.common.run.clock import Clock
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.opened.table_file import TableFile
-    from kudu_core.wal import Log
+    from kudu_core.table.opened.table_file import StoredTable
+    from kudu_core.wal.appending import AppendingLog
 
 TOKEN_LOCKS = 256
 """So many locks serve all writers that name their writes."""
@@ -40,8 +40,8 @@ class Writers:
         self,
         fs: FileSystem,
         path: str,
-        table_file: TableFile,
-        log: Log | None,
+        table_file: StoredTable,
+        log: AppendingLog | None,
         clock: Clock,
         retention_s: float | None,
         tell: Callable[[Event], None],

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys, encode_key, encode_keys
@@ -22,6 +21,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
+from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.few_keys import Answer, PartitionKeys, are_few, looked_up
 from kudu_core.table.read.moment import snapshot_timestamp

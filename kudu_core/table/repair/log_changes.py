@@ -14,7 +14,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, KuduError
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts
-from kudu_core.tablet.ingest import part
+from kudu_core.tablet.ingest.install import parse_part
 from kudu_core.tablet.store import records
 from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, Record
 from kudu_core.wal.salvage import SalvagedLog
@@ -147,7 +147,7 @@ def _ingests(record: Record, tablets: Collection[int]) -> dict[int, Ingest]:
     found = {}
     for tablet in payload.tablets:
         value = {"rowsets": [], "deltas": {}, **payload.extra.get("parts", {}).get(str(tablet), {})}
-        rowsets, deltas = part.parse_part(value, where, 0)
+        rowsets, deltas = parse_part(value, where, 0)
         if tablet in tablets:
             found[tablet] = Ingest(record.ts, tuple(rowsets), deltas)
     return found

@@ -14,15 +14,16 @@ from kudu_core.cfile.columns.statistics import FileStatistics
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.files.rows_format import RowsMeta
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import is_data_file, is_staging, job_of_mark, parse_lost, tablet_of_folder
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
+from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
+from kudu_core.table.lifecycle.in_store import looking
 from kudu_core.table.lifecycle.lost import FOLDER, lost_usage
 from kudu_core.table.lifecycle.open_reader import open_for_reading
-from kudu_core.tablet.ingest.part import part_of
+from kudu_core.tablet.ingest.install import part_of
 from kudu_core.tablet.store import records
 from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, is_log_name, open_log
 
@@ -103,7 +104,10 @@ def opened_anew(engine: Engine) -> Engine:
     """
     engine.table_file.fence()
     durable = {t.id: t.manifest.proven_number for t in engine.tablets if t.manifest is not None}
-    fresh, _ = open_for_reading(engine.fs, engine.path, None, engine.clock, None)
+    if is_in_store(engine):
+        fresh = looking.opened_beside(engine)
+    else:
+        fresh, _ = open_for_reading(engine.fs, engine.path, None, engine.clock, None)
     for tablet in fresh.tablets:
         if tablet.state.number < durable.get(tablet.id, 0):
             path = f"{tablet.directory}/MANIFEST"
@@ -114,7 +118,14 @@ def opened_anew(engine: Engine) -> Engine:
     return fresh
 
 
+def is_in_store(engine: Engine) -> bool:
+    return engine.table_file.state.place is not None
+
+
 def is_written(engine: Engine) -> bool:
+    """Whether somebody may replace files of the table meanwhile."""
+    if is_in_store(engine):
+        return not engine.table_file.is_unwritten()
     return engine.fs.lease(f"{engine.path}/LOCK").holder() is not None
 
 
@@ -122,6 +133,8 @@ def verify_frame(engine: Engine) -> Verified:
     """What is not of one tablet, of a table that was just opened for reading: the log, record by record, with
     the files that it alone names, and what lies in the folders."""
     check_replayed(engine)
+    if is_in_store(engine):
+        return _verify_frame_in_store(engine)
     fs, path = engine.fs, engine.path
     records_read, waiting = verify_log(engine)
     lost_files, lost_bytes = lost_usage(fs, path)
@@ -136,6 +149,24 @@ def verify_frame(engine: Engine) -> Verified:
         lost_bytes=lost_bytes,
         staging=tuple(name for name in folders if is_staging(name)),
         foreign=tuple(_foreign(engine)),
+    )
+
+
+def _verify_frame_in_store(engine: Engine) -> Verified:
+    """As ``verify_frame``: what an ingest's record names is in its edits (protocol B7)."""
+    count = 0
+    for record in looking.log_records(engine):
+        if record.kind in (RECORD_KIND_WRITE, RECORD_KIND_INGEST):
+            records.decode(record.payload, f"log record {record.lsn}", 0)
+        count += 1
+    found = looking.listed(engine)
+    return Verified(
+        files=0,
+        bytes=0,
+        records=count,
+        segments=found.log_objects,
+        unnamed=found.unnamed,
+        foreign=found.foreign,
     )
 
 

@@ -22,11 +22,14 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.options import Options
+from kudu_core.table.stored.store_place import StorePlace
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
 ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file")
+IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object")
+"""Of a table in an object store."""
 MAX_BYTES = 512 << 20
 """The parts have limits of their own, which together come to less."""
 _REMEMBERED_BYTES = 4 << 20
@@ -74,6 +77,8 @@ class TableState:
     edits: dict[int, int] = field(default_factory=dict)
     """By tablet: an edit of its MANIFEST that was on disk when this was written.  A MANIFEST that ends before
     it is damaged, or is not there."""
+    place: StorePlace | None = None
+    """Of a table in an object store, which has no ``edits``."""
 
     def __post_init__(self) -> None:
         if not self.next_tablet:
@@ -85,6 +90,7 @@ class TableState:
 
     def to_bytes(self) -> bytes:
         """``NotSupported`` for more than a reader takes, which its parts never come to."""
+        envelope = ENVELOPE if self.place is None else IN_STORE
         body = json.dumps(
             {
                 "uuid": self.uuid.hex(),
@@ -101,7 +107,11 @@ class TableState:
                 "clean_end": self.clean_end,
                 "next_tablet": self.next_tablet,
                 "horizon": self.horizon,
-                "edits": [[t.id, self.edits[t.id]] for t in self.tablets if t.id in self.edits],
+                **(
+                    {"edits": [[t.id, self.edits[t.id]] for t in self.tablets if t.id in self.edits]}
+                    if self.place is None
+                    else self.place.to_json()
+                ),
             },
             separators=(",", ":"),
         ).encode()
@@ -109,7 +119,7 @@ class TableState:
             raise NotSupported(
                 f"TABLE would have {HEADER.size + len(body):,} bytes; it has at most {MAX_BYTES:,}"
             )
-        return ENVELOPE.around(body)
+        return envelope.around(body)
 
 
 def schemas_kept(schemas: Sequence[Schema]) -> tuple[Schema, ...]:
@@ -140,17 +150,22 @@ def check_new_tablets(state: TableState, count: int) -> None:
 
 def read_state(fs: FileSystem, path: str) -> TableState:
     """Read and check TABLE; ``FileNotFoundError`` when there is none."""
-    body = bytes(ENVELOPE.body(path, fs.read_bytes(path, MAX_BYTES)))
+    return parse_state(fs.read_bytes(path, MAX_BYTES), path)
+
+
+def parse_state(data: bytes, path: str, *, in_store: bool = False) -> TableState:
+    """What TABLE says, of a table in a folder or in an object store; ``Corruption``, ``NotSupported``."""
+    body = bytes((IN_STORE if in_store else ENVELOPE).body(path, data))
     try:
         if len(body) > _REMEMBERED_BYTES:
-            return _state_of(body)
-        state = _remembered(body)
+            return _state_of(body, in_store)
+        state = _remembered(body, in_store)
         return replace(state, tokens=dict(state.tokens), edits=dict(state.edits))
     except (*members.BROKEN, InvalidArgument) as exc:
         raise Corruption(path, HEADER.size, f"broken contents: {exc!r:.200}") from exc
 
 
-def _state_of(body: bytes) -> TableState:
+def _state_of(body: bytes, in_store: bool = False) -> TableState:
     """What TABLE says; the errors of ``members.BROKEN`` and ``InvalidArgument`` for what it never does."""
     value = members.parsed(body)
     schemas = tuple(map(Schema.from_json, value["schemas"]))
@@ -172,7 +187,10 @@ def _state_of(body: bytes) -> TableState:
         clean_end=integer(value["clean_end"]),
         next_tablet=integer(value.get("next_tablet", 0), 0, MAX_TABLET + 1),
         horizon=integer(value.get("horizon", 0)),
-        edits={integer(i, 1, MAX_TABLET): integer(number) for i, number in value["edits"]},
+        edits={
+            integer(i, 1, MAX_TABLET): integer(number) for i, number in ([] if in_store else value["edits"])
+        },
+        place=StorePlace.from_json(value) if in_store else None,
     )
     check_tablets(state)
     return state
@@ -226,6 +244,7 @@ __all__ = [
     "TabletEntry",
     "check_new_tablets",
     "check_tablets",
+    "parse_state",
     "read_state",
     "replace",
     "schemas_kept",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kudu_core.table.calls.result import WriteResult
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.wal import Log
+    from kudu_core.wal.appending import AppendingLog
 
 
 class WriteTicket:
@@ -31,7 +31,7 @@ class WriteTicket:
 
     __slots__ = ("_log", "_result")
 
-    def __init__(self, log: Log, result: WriteResult) -> None:
+    def __init__(self, log: AppendingLog, result: WriteResult) -> None:
         """``result``: what the write answers once its timestamp is visible."""
         self._log = log
         self._result = result

@@ -29,7 +29,7 @@ from kudu_core.rowset.disk.warming import warm
 from kudu_core.rowset.disk.writing import column_spec, discard
 from kudu_core.rowset.rows.delta_view import patch
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
 

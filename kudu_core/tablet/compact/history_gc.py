@@ -15,7 +15,7 @@ from kudu_core.common.run.locks import Claim
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.tablet.compact.delta_compaction import claimed
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
 

@@ -32,7 +32,7 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
 from kudu_core.tablet.compact.merge_output import build
 from kudu_core.tablet.compact.merge_task import DROPPED, MergeOutput, MergeTask, OutputPlace
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
 FEW_CHANGES = 20_000

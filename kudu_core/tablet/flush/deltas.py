@@ -11,7 +11,7 @@ from kudu_core.rowset.disk.warming import warm
 from kudu_core.rowset.disk.writing import discard
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
 

@@ -26,7 +26,7 @@ from kudu_core.rowset.disk.writing import OrderedRows, cuts, discard, rowset_met
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 
 ROW_BYTES = 56

@@ -28,8 +28,8 @@ from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
+    from kudu_core.wal.appending import AppendingLog
     from kudu_core.wal.format import Segment
-    from kudu_core.wal.log import Log
 
 REST_S = 5.0
 """After so long without a record a table is at rest: then what lies in memory alone keeps any log."""
@@ -49,7 +49,7 @@ class FlushLane(Lane):
         self,
         tablets: Sequence[Tablet],
         memory: MemoryUse,
-        log: Log,
+        log: AppendingLog,
         options: Options,
         clock: Clock,
         tell: Callable[[Event], None],
@@ -150,7 +150,8 @@ class FlushLane(Lane):
             return []
         through = self._droppable(self.tablets)
         segments = self._log.segments
-        size = sum(s.end for s in segments[:-1] if s.last_ts <= through)
+        due = self._log.is_due(through)
+        size = sum(s.end for s in segments[:-1] if s.last_ts <= through) if due else 0
         if self._is_at_rest():
             size += self._log.spare_bytes
             if self._is_idle(segments[-1], through):
@@ -334,7 +335,8 @@ class FlushLane(Lane):
                 if self._is_idle(self._log.segments[-1], through, 0 if to_the_end else REST_BYTES):
                     self._log.roll()
                     rolled = True
-            sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through]
+            due = to_the_end or self._log.is_due(through)
+            sealed = [s for s in self._log.segments[:-1] if s.last_ts <= through] if due else []
             if not sealed and not spare_bytes:
                 return []
             edits, marks = self._durable_edits(tablets)

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.members import BROKEN
 from kudu_core.common.format.names import job_id
 from kudu_core.common.idempotence.writers import AppliedWrite, Txn, stored_counts
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, KuduError, MemoryLimit, Poisoned
+from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
-from kudu_core.tablet.ingest import part
+from kudu_core.tablet.ingest import install
 from kudu_core.tablet.replay.groups import GroupRecord, gathered, group_layings, same_kinds
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, key_batch, values_only
@@ -254,7 +254,7 @@ class Replay:
             tablet = self._tablets.get(tablet_id)
             if tablet is None:
                 continue
-            rowsets, deltas = part.part_of(payload.extra, tablet, record.ts, where)
+            rowsets, deltas = install.part_of(payload.extra, tablet, record.ts, where)
             names = {file.name for meta in rowsets for file in meta.files}
             self.files.setdefault(tablet_id, set()).update(names, (ref.file.name for ref in deltas.values()))
             if record.ts > tablet.state.ingests_durable:
@@ -265,8 +265,8 @@ class Replay:
                 _check_new(tablet, rowsets, deltas, where)
                 self.began = True
                 written: list[str] = []
-                flushed = part.flush_changed(deltas, tablet, written)
-                part.install(tablet, record.ts, rowsets, deltas, flushed)
+                flushed = install.flush_changed(deltas, tablet, written)
+                install.install(tablet, record.ts, rowsets, deltas, flushed)
             laying = self._reserved(tablet, record.ts, sections)
             self.began = True
             laying.lay(record.ts)

@@ -26,16 +26,17 @@ from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.tablet.ingest import part
+from kudu_core.tablet.ingest.install import named_files
 from kudu_core.tablet.replay.store_invariants import BrokenInvariant, check_memory, check_rowset, hold
 from kudu_core.tablet.store import records
-from kudu_core.tablet.store.manifest import TabletState
+from kudu_core.tablet.store.edits import TabletState
 from kudu_core.tablet.store.tablet import Tablet
 from kudu_core.wal import RECORD_KIND_INGEST
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.wal import Log, Record
+    from kudu_core.wal import Record
+    from kudu_core.wal.appending import AppendingLog
 
 SNAPSHOTS_SAMPLED = 6
 ROWS_READ = 200_000
@@ -177,7 +178,7 @@ def check_files(fs: FileSystem, directory: str, state: TabletState) -> None:
                 hold(deltas.entry_count == ref.entries, "N11", f"{path}: another number of entries")
 
 
-def check_log(log: Log) -> None:
+def check_log(log: AppendingLog) -> None:
     """Protocol N10 as far as the log alone shows it."""
     # Read before the others, which only grow.
     committed = log.committed_ts
@@ -217,12 +218,12 @@ def check_records(
                     f"tablet {tablet_id}: I is {state.inserts_durable} at the ingest of {record.ts}",
                 )
                 value = payload.extra.get("parts", {}).get(str(tablet_id), {})
-                for name in part.named_files(value):
+                for name in named_files(value):
                     path = f"{root}/{tablet_id:08d}/{name}"
                     hold(fs.exists(path), "N11", f"{path}, which the log names, is not there")
 
 
-def check_open(tablets: Sequence[Tablet], log: Log | None, *, floor: int, through: int) -> None:
+def check_open(tablets: Sequence[Tablet], log: AppendingLog | None, *, floor: int, through: int) -> None:
     """What must hold of a table that has just been opened."""
     for tablet in tablets:
         with tablet.mutex:

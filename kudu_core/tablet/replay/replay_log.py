@@ -10,12 +10,30 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kudu_core.errors import Corruption, MemoryLimit
 from kudu_core.tablet.replay.bootstrap import PASSING, Replay
 from kudu_core.tablet.replay.groups import GROUP_BYTES, GroupSize
-from kudu_core.wal import RECORD_KIND_WRITE, LogTail, Record
+from kudu_core.wal import RECORD_KIND_WRITE, Record
+
+
+class RecordSource(Protocol):
+    """A log that was read: what a replay asks of it."""
+
+    @property
+    def through(self) -> int:
+        """Replay needs no record with a timestamp <= this."""
+
+    @property
+    def taken_from(self) -> tuple[str, int]:
+        """(path, byte offset) of the record that ``records`` gave last."""
+
+    def records(self) -> Iterator[Record]:
+        """Those that were not handed out yet, in the order of the log."""
+
+    def place_of(self, lsn: int) -> tuple[str, int]:
+        """(path, byte offset) of a record, 0 where it cannot be told any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +74,7 @@ class Unreplayed:
 
 def replay_log(
     replay: Replay,
-    tail: LogTail,
+    tail: RecordSource,
     skip: Callable[[Unreplayed, Record], bool],
     *,
     wanted: Callable[[Record], bool] = lambda record: True,
@@ -112,7 +130,7 @@ class _Waiting(NamedTuple):
     place: tuple[str, int]
 
 
-def _wanted_records(tail: LogTail, wanted: Callable[[Record], bool]) -> Iterator[_Waiting]:
+def _wanted_records(tail: RecordSource, wanted: Callable[[Record], bool]) -> Iterator[_Waiting]:
     for record in tail.records():
         if record.ts > tail.through:
             if not wanted(record):
@@ -138,7 +156,7 @@ def _fill(waiting: deque[_Waiting], coming: Iterator[_Waiting], size: int) -> No
 
 def _replay_one(
     replay: Replay,
-    tail: LogTail,
+    tail: RecordSource,
     one: _Waiting,
     skip: Callable[[Unreplayed, Record], bool],
     done: Callable[[Record], None],
@@ -167,11 +185,11 @@ def _replay_one(
         return None
 
 
-def _place(tail: LogTail, one: _Waiting) -> tuple[str, int]:
+def _place(tail: RecordSource, one: _Waiting) -> tuple[str, int]:
     """Where a record lies.  It is looked for anew: who can read no file any more is told so, and not that the
     record is to blame."""
     path, offset = tail.place_of(one.record.lsn)
     return (path, offset) if offset else one.place  # a reader lets go of segments whose records it was given
 
 
-__all__ = ["Unreplayed", "replay_log"]
+__all__ = ["RecordSource", "Unreplayed", "replay_log"]

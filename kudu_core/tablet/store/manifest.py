@@ -1,168 +1,29 @@
 """The list of edits that says what a tablet is made of.
 
 The edit is the commit point of every flush, ingest and compaction.  The first edit of an epoch
-rewrites ``MANIFEST`` as one checkpoint edit under a new inode.  The bytes are ``manifest_format``'s; here
-is what they add up to, and the writer.  Knows nothing of rowsets in memory.
+rewrites ``MANIFEST`` as one checkpoint edit under a new inode.  The bytes are ``manifest_format``'s; what
+they add up to is in ``edits``; here are the reader and the writer of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from kudu_core.common.format.members import BROKEN, integer, parsed
-from kudu_core.common.format.names import data_file
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Corruption
 from kudu_core.fs.copies import extend_copy, keep_copy
-from kudu_core.rowset.rows.meta import FileRef, RowSetMeta, parse
 from kudu_core.tablet.store import manifest_format as form
+from kudu_core.tablet.store.edits import Edit, EditSum, TabletState, taken_apart, with_edit
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem, WriteFile
 
 REWRITE_BYTES = 4 << 20
 """A manifest longer than this, and than twice its last checkpoint, is rewritten."""
-_LISTED = 10_000
-"""Names or ids on one line of an edit."""
-_NUMBERS = ("I", "G", "H", "mark", "next_file", "next_rowset")
-
-
-@dataclass(frozen=True, slots=True)
-class TabletState:
-    """What the edits up to now add up to.  Replaced, never changed."""
-
-    rowsets: Mapping[int, RowSetMeta] = field(default_factory=dict)
-    inserts_durable: int = 0
-    """I: every WRITE insert at or below it is in a rowset, none above."""
-    ingests_durable: int = 0
-    """G: the same for INGEST records."""
-    horizon: int = 0
-    """H: history at or below it may be gone."""
-    mark: int = 0
-    """The largest I, G or D that was ever recorded here."""
-    next_file: int = 1
-    next_rowset: int = 1
-    epoch: int = 0
-    number: int = 0
-    """Number of the last edit."""
-    retired: frozenset[str] = frozenset()
-    """Files that an edit has dropped and that may not be deleted yet.  What is neither here nor in a rowset
-    was never the tablet's, or an edit that told of it is lost."""
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        numbers = _numbers(self)
-        yield {"checkpoint": True, **dict(zip(_NUMBERS, numbers, strict=True))}
-        for names in _pieces(sorted(self.retired)):
-            yield {"retired": names}
-        for meta in self.rowsets.values():
-            yield meta.to_json()
-
-    @property
-    def files(self) -> frozenset[str]:
-        return frozenset(file.name for r in self.rowsets.values() for file in r.files)
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One change of a tablet: rowsets removed, added or replaced by a new version of themselves."""
-
-    remove: tuple[int, ...] = ()
-    add: tuple[RowSetMeta, ...] = ()
-    """New rowsets, and new versions of known ones (same id)."""
-    inserts_durable: int = 0
-    ingests_durable: int = 0
-    horizon: int = 0
-    mark: int = 0
-    next_file: int = 0
-    next_rowset: int = 0
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        yield {name: number for name, number in zip(_NUMBERS, _numbers(self), strict=True) if number}
-        for ids in _pieces(self.remove):
-            yield {"remove": ids}
-        for meta in self.add:
-            yield meta.to_json()
-
-    @property
-    def newest_ts(self) -> int:
-        """The largest timestamp that the edit names: the log must be durable through it (protocol E1)."""
-        return max(
-            self.inserts_durable,
-            self.ingests_durable,
-            self.mark,
-            *(r.durable for r in self.add),
-            0,
-        )
-
-
-def _numbers(of: TabletState | Edit) -> tuple[int, ...]:
-    return (of.inserts_durable, of.ingests_durable, of.horizon, of.mark, of.next_file, of.next_rowset)
-
-
-def _pieces(values: Iterable[Any]) -> Iterator[list[Any]]:
-    values = list(values)
-    return (values[i : i + _LISTED] for i in range(0, len(values), _LISTED))
-
-
-def with_edit(state: TabletState, edit: Edit) -> TabletState:
-    """The state after one edit; ``KeyError`` if it removes a rowset that is not there."""
-    sum_ = _Sum(state)
-    sum_.add(edit)
-    return sum_.state(state.number, state.epoch)
-
-
-class _Sum:
-    """What edits add up to, while they are added: each costs what it changes."""
-
-    def __init__(self, state: TabletState) -> None:
-        self._rowsets = dict(state.rowsets)
-        self._retired = set(state.retired)
-        self._numbers = list(_numbers(state))
-
-    def add(self, edit: Edit, retired: Iterable[str] = ()) -> None:
-        for removed in edit.remove:
-            self._retired.update(file.name for file in self._rowsets.pop(removed).files)
-        for meta in edit.add:
-            before = self._rowsets.get(meta.id)
-            if before is not None:
-                self._retired.update(file.name for file in before.files)
-            self._rowsets[meta.id] = meta
-        for meta in edit.add:
-            self._retired.difference_update(file.name for file in meta.files)
-        self._retired.update(retired)
-        numbers = [max(pair) for pair in zip(self._numbers, _numbers(edit), strict=True)]
-        numbers[_MARK] = max(*numbers[: _MARK - 1], numbers[_MARK], *(meta.durable for meta in edit.add))
-        self._numbers = numbers
-
-    def state(self, number: int, epoch: int) -> TabletState:
-        i, g, h, mark, next_file, next_rowset = self._numbers
-        retired = frozenset(self._retired)
-        return TabletState(self._rowsets, i, g, h, mark, next_file, next_rowset, epoch, number, retired)
-
-
-_MARK = _NUMBERS.index("mark")
-
-
-def taken_apart(values: Iterable[Mapping[str, Any]], path: str, offset: int) -> tuple[bool, Edit, list[str]]:
-    """(is a checkpoint, the edit, files retired before it) of the lines of one."""
-    numbers: Mapping[str, Any] = {}
-    remove: list[int] = []
-    add: list[RowSetMeta] = []
-    retired: list[str] = []
-    for place, value in enumerate(values):
-        if not place:
-            numbers = value
-        elif "remove" in value:
-            remove += map(integer, value["remove"])
-        elif "retired" in value:
-            retired += (data_file(name) for name in value["retired"])
-        else:
-            add.append(parse(path, offset, value))
-    edit = Edit(tuple(remove), tuple(add), *(integer(numbers.get(name, 0)) for name in _NUMBERS))
-    return numbers.get("checkpoint") is True, edit, retired
 
 
 def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) -> tuple[TabletState, int]:
@@ -177,30 +38,86 @@ def read_manifest(fs: FileSystem, path: str, table_uuid: bytes, tablet_id: int) 
         Anything that no power cut leaves.
     """
     with closing(fs.open_read(path)) as file:
-        window = form.Window(file)
-        header = form.read_header(window.read(0, form.HEADER.size), path)
-        if header != form.Header(table_uuid, tablet_id):
-            raise Corruption(path, 0, "the manifest of another table or tablet")
-        sum_, at, number, epoch = _Sum(TabletState()), form.HEADER.size, 0, 0
-        while (found := form.edit_at(window, header, at)) is not None:
-            frame, lines, end = found
-            if frame.epoch >= epoch:
-                try:
-                    integer(frame.number, 1), integer(frame.epoch)
-                    checkpoint, edit, retired = taken_apart(map(parsed, lines), path, at)
-                    if checkpoint:
-                        sum_ = _Sum(TabletState())
-                    elif frame.number != number + 1:
-                        raise ValueError(f"edit {frame.number} after edit {number}")
-                    sum_.add(edit, retired)
-                except BROKEN as exc:
-                    raise Corruption(path, at, f"manifest edit: {exc!r:.200}") from exc
-                number, epoch = frame.number, frame.epoch
-            at = end
-        form.check_tail(window, header, path, at, number + 1, epoch)
+        return _added_up(form.Window(file), path, table_uuid, tablet_id)
+
+
+def parse_snapshot(data: bytes, path: str, table_uuid: bytes, tablet_id: int) -> TabletState:
+    """The state that a snapshot of an object store holds, whose bytes are those of a manifest with one edit;
+    ``Corruption``."""
+    state, end = _added_up(form.Window(form.BytesSource(data)), path, table_uuid, tablet_id)
+    if end != len(data):
+        raise Corruption(path, end, "something follows the edit of a snapshot")
+    return state
+
+
+def snapshot_bytes(state: TabletState, table_uuid: bytes, tablet_id: int) -> bytes:
+    """What ``parse_snapshot`` reads."""
+    return b"".join(_checkpoint(form.Header(table_uuid, tablet_id), state))
+
+
+def _checkpoint(header: form.Header, state: TabletState) -> list[bytes]:
+    """A manifest with one edit."""
+    head, lines = header.pack(), form.lines_of(state.lines())
+    return [head, *form.frames(header, len(head), state.number, state.epoch, state.number, lines)]
+
+
+def _added_up(window: form.Window, path: str, table_uuid: bytes, tablet_id: int) -> tuple[TabletState, int]:
+    """As ``read_manifest``."""
+    header = form.read_header(window.read(0, form.HEADER.size), path)
+    if header != form.Header(table_uuid, tablet_id):
+        raise Corruption(path, 0, "the manifest of another table or tablet")
+    sum_, at, number, epoch = EditSum(TabletState()), form.HEADER.size, 0, 0
+    while (found := form.edit_at(window, header, at)) is not None:
+        frame, lines, end = found
+        if frame.epoch >= epoch:
+            try:
+                integer(frame.number, 1), integer(frame.epoch)
+                checkpoint, edit, retired = taken_apart(map(parsed, lines), path, at)
+                if checkpoint:
+                    sum_ = EditSum(TabletState())
+                elif frame.number != number + 1:
+                    raise ValueError(f"edit {frame.number} after edit {number}")
+                sum_.add(edit, retired)
+            except BROKEN as exc:
+                raise Corruption(path, at, f"manifest edit: {exc!r:.200}") from exc
+            number, epoch = frame.number, frame.epoch
+        at = end
+    form.check_tail(window, header, path, at, number + 1, epoch)
     if not number:
         raise Corruption(path, at, "there is no edit; the first is on disk before the file has its name")
     return sum_.state(number, epoch), at
+
+
+class OpenManifest(Protocol):
+    """The edits of a tablet that is open for writing: in a file of its own, or in the log."""
+
+    state: TabletState
+    """What all of them add up to."""
+    durable_number: int
+    """Of the last edit that is durable."""
+    in_log: bool
+    """Edits are records of the log, and an INGEST record says those of its own (protocol B7)."""
+
+    def append(self, edit: Edit) -> None:
+        """Write one edit.  Durable after the next ``sync``."""
+
+    def take(self, edit: Edit, ts: int) -> None:
+        """As ``append``, of the edit by which the INGEST record of ``ts`` is installed."""
+
+    def sync(self) -> None:
+        """Make every edit so far durable."""
+
+    @property
+    def proven_number(self) -> int:
+        """The last edit that is durable for certain."""
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These retired files are gone: the next checkpoint need not name them."""
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """In the child of a fork: as ``close``, without a lock that a thread of the parent may hold."""
 
 
 class Manifest:
@@ -210,6 +127,8 @@ class Manifest:
     outside of it (protocol E3).  ``fence`` is asked before every edit; ``poison``, which is compiled
     (protocol W8), is told when a write or an fsync failed, after which no edit is taken and nothing synced.
     """
+
+    in_log = False
 
     def __init__(
         self,
@@ -251,7 +170,7 @@ class Manifest:
         after = replace(with_edit(self.state, edit), number=number, epoch=self._epoch)
         file = None if self._size > max(REWRITE_BYTES, 2 * self._checkpoint_size) else self._file
         # Whatever cannot be written is refused here, where nothing has happened.
-        frames = self._checkpoint(after) if file is None else self._frames(number, edit)
+        frames = _checkpoint(self._header, after) if file is None else self._frames(number, edit)
         try:
             if file is None:
                 self._replace(after, frames)
@@ -264,6 +183,10 @@ class Manifest:
             self._poison(exc)
             raise
         self.state = after
+
+    def take(self, edit: Edit, ts: int) -> None:
+        """The record only names files; the edit is the manifest's."""
+        self.append(edit)
 
     def sync(self) -> None:
         """Make every edit so far durable."""
@@ -289,7 +212,7 @@ class Manifest:
         self._fence()
         # A tablet that only the log knows has no edit yet: this is its first.
         state = replace(self.state, epoch=self._epoch, number=max(1, self.state.number))
-        frames = self._checkpoint(state)
+        frames = _checkpoint(self._header, state)
         try:
             self._replace(state, frames)
         except BaseException as exc:
@@ -306,11 +229,6 @@ class Manifest:
     def _frames(self, number: int, edit: Edit) -> list[bytes]:
         lines = form.lines_of(edit.lines())
         return form.frames(self._header, self._size, number, self._epoch, self.durable_number, lines)
-
-    def _checkpoint(self, state: TabletState) -> list[bytes]:
-        head, lines = self._header.pack(), form.lines_of(state.lines())
-        number = state.number
-        return [head, *form.frames(self._header, len(head), number, self._epoch, number, lines)]
 
     def _replace(self, state: TabletState, frames: list[bytes]) -> None:
         self._fs.replace_file(self._path, frames)
@@ -330,7 +248,7 @@ class Manifest:
     def create(self) -> None:
         """Write the first manifest of a new tablet."""
         self.state = replace(self.state, number=1, epoch=self._epoch)
-        self._replace(self.state, self._checkpoint(self.state))
+        self._replace(self.state, _checkpoint(self._header, self.state))
 
     def close(self) -> None:
         with self._replacing:
@@ -345,17 +263,4 @@ class Manifest:
             file.close()
 
 
-def file_name(epoch: int, number: int, kind: str) -> str:
-    """``<epoch>-<n>.rows`` or ``.delta``; a name is never used twice."""
-    return f"{epoch:06d}-{number:08d}.{kind}"
-
-
-__all__ = [
-    "Edit",
-    "FileRef",
-    "Manifest",
-    "TabletState",
-    "file_name",
-    "read_manifest",
-    "taken_apart",
-]
+__all__ = ["Manifest", "OpenManifest", "parse_snapshot", "read_manifest", "snapshot_bytes"]

@@ -11,7 +11,7 @@ from kudu_core.errors import Corruption, KuduError
 from kudu_core.fs.copies import copy_of
 from kudu_core.rowset.rows.meta import RowSetMeta
 from kudu_core.tablet.store import manifest_format as form
-from kudu_core.tablet.store.manifest import TabletState, taken_apart, with_edit
+from kudu_core.tablet.store.edits import TabletState, taken_apart, with_edit
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem

@@ -24,13 +24,14 @@ from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import RowSetMeta
+from kudu_core.tablet.store.edits import Edit, TabletState, file_name
 from kudu_core.tablet.store.garbage import Garbage
-from kudu_core.tablet.store.manifest import Edit, Manifest, TabletState, file_name
+from kudu_core.tablet.store.manifest import OpenManifest
 from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.wal.log import Log
+    from kudu_core.wal.appending import AppendingLog
 
 
 def _no_cut() -> int:
@@ -50,7 +51,7 @@ class TabletContext:
     cache: PageCache
     table_uuid: bytes
     epoch: int
-    log: Log | None
+    log: AppendingLog | None
     """None in a table that is open for reading."""
     schema: Callable[[], Schema]
     """The table's newest schema."""
@@ -72,6 +73,9 @@ class TabletContext:
     """What flushes and merges hold while they run."""
     building: Slots = field(default_factory=lambda: Slots(1))
     """Taken by a merge that writes its outputs in this process: each takes its share of the memory limit."""
+    placed: dict[str, list[str]] | None = None
+    """By the folder of an ingest: paths of the files that it has written under their names in a tablet,
+    installed or not.  None: ingests write to their folders, and link."""
 
 
 class Tablet:
@@ -84,7 +88,7 @@ class Tablet:
         partition: Partition,
         directory: str,
         state: TabletState,
-        manifest: Manifest | None,
+        manifest: OpenManifest | None,
         *,
         created_ts: int = 0,
         dropped_ts: int | None = None,
@@ -156,10 +160,11 @@ class Tablet:
 
     # ---- the one door ----
 
-    def install(self, view: View, edit: Edit) -> None:
+    def install(self, view: View, edit: Edit, ingest_ts: int | None = None) -> None:
         """Replace the view and append the edit that says so; durable after ``manifest.sync()``.
 
         Under the mutex.  The log must be durable through every timestamp that the edit names (protocol E1).
+        ``ingest_ts``: of the INGEST record that the edit installs, which says it where edits are in the log.
         """
         assert self.manifest is not None and self.context.log is not None
         self.check_open()
@@ -168,19 +173,12 @@ class Tablet:
                 f"tablet {self.id}: an edit names {edit.newest_ts}, and the log is on disk up to "
                 f"{self.context.log.durable_ts}; nothing was written"
             )
-        with self._numbers:
-            numbered = Edit(
-                remove=edit.remove,
-                add=edit.add,
-                inserts_durable=edit.inserts_durable,
-                ingests_durable=edit.ingests_durable,
-                horizon=edit.horizon,
-                mark=edit.mark,
-                next_file=self._next_file,
-                next_rowset=self._next_rowset,
-            )
+        numbered = self.numbered(edit)
         try:
-            self.manifest.append(numbered)
+            if ingest_ts is None:
+                self.manifest.append(numbered)
+            else:
+                self.manifest.take(numbered, ingest_ts)
             self.state = self.manifest.state
             self.view = view
         except BaseException as exc:
@@ -189,6 +187,11 @@ class Tablet:
             raise
         if self.context.check is not None:
             self.context.check(self)
+
+    def numbered(self, edit: Edit) -> Edit:
+        """The edit, which says from where on numbers are free."""
+        with self._numbers:
+            return replace(edit, next_file=self._next_file, next_rowset=self._next_rowset)
 
     # ---- files that no edit names any more ----
 

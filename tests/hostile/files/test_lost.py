@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.cfile.pages.container import FileMissing
 from kudu_core.common.format.names import parse_lost
+from kudu_core.fs.missing import FileMissing
 from kudu_core.tablet.store import manifest_format as form
 from tests.support.faults import drop
 from tests.support.hostile.damage import contents, put

@@ -20,8 +20,8 @@ from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
 from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 from kudu_core.tablet.compact.merge_remote import BuiltRange
-from kudu_core.tablet.ingest import part
-from kudu_core.tablet.store.manifest import file_name
+from kudu_core.tablet.ingest import install
+from kudu_core.tablet.store.edits import file_name
 from tests.support.tables import Make
 
 NAMES = [
@@ -175,14 +175,14 @@ PARSERS: dict[str, Parser] = {
     "redo": lambda name: RowSetMeta.from_json({**ROWSET, "redo": [{**DELTA, "file": [name, 1, 1]}]}),
     "undo": lambda name: RowSetMeta.from_json({**ROWSET, "undo": [{**DELTA, "file": [name, 1, 1]}]}),
     "replaced": lambda name: RowSetMeta.from_json({**ROWSET, "replaced": [[[name, 1, 1], [[1, 1]], None]]}),
-    "ingest record": lambda name: part.parse_part(
+    "ingest record": lambda name: install.parse_part(
         {"rowsets": [{**ROWSET, "base": [name, 1, 1]}], "deltas": {}}, "record", 0
     ),
-    "ingest record's delta": lambda name: part.parse_part(
+    "ingest record's delta": lambda name: install.parse_part(
         {"rowsets": [], "deltas": {"1": {**DELTA, "file": [name, 1, 1]}}}, "record", 0
     ),
-    "named files": lambda name: part.named_files({"rowsets": [{**ROWSET, "base": [name, 1, 1]}]}),
-    "named delta": lambda name: part.named_files({"deltas": {"1": {**DELTA, "file": [name, 1, 1]}}}),
+    "named files": lambda name: install.named_files({"rowsets": [{**ROWSET, "base": [name, 1, 1]}]}),
+    "named delta": lambda name: install.named_files({"deltas": {"1": {**DELTA, "file": [name, 1, 1]}}}),
     "run": lambda name: StagedRun.from_json({**RUN, "file": [name, 1, 1]}),
     "sequence": lambda name: StagedRun.from_json({**RUN, "sequence": [name, 1, 1]}),
     "resolved runs": lambda name: resolution(runs=[name]),

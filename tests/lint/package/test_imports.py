@@ -40,7 +40,7 @@ LATER = {
     "kudu_core.rowset.disk.salvage": "few repair a table",
     "kudu_core.tablet.store.salvage": "few repair a table",
     "kudu_core.wal.salvage": "few repair a table",
-    "kudu_core.objects.client": "tables are not on stores yet",
+    "kudu_core.objects.client": "only for a table on a store",
     "kudu_core.objects.repeating": "likewise",
     "kudu_core.objects.check_store": "likewise",
     "obstore": "an extra: s3, gcs, azure",

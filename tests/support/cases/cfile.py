@@ -68,7 +68,7 @@ class _BytesFileSystem:
         self.files[path] = bytearray()
         return BytesFile(path, self.files[path])
 
-    def open_read(self, path: str) -> Any:
+    def open_read(self, path: str, size: int | None = None) -> Any:
         file = BytesFile(path, self.files[path])
         self.opened.append(file)
         return file

@@ -22,6 +22,7 @@ from tests.support.differential.cases import (
     code_of,
 )
 from tests.support.differential.drawing import random_case
+from tests.support.differential.grounds import Folder, Ground, Store
 from tests.support.differential.pair import replay
 from tests.support.differential.shaped import SHAPED, shaped_case
 from tests.support.differential.shrinking import failure_of, shrink
@@ -35,7 +36,10 @@ __all__ = [
     "DeleteWhere",
     "Disagree",
     "Do",
+    "Folder",
+    "Ground",
     "Invalid",
+    "Store",
     "UpdateWhere",
     "Write",
     "code_of",

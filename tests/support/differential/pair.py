@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +36,7 @@ from tests.support.differential.cases import (
     same,
 )
 from tests.support.differential.changing import ChangesLook
+from tests.support.differential.grounds import Folder, Ground
 from tests.support.differential.looking import Look, check_refused, check_state
 from tests.support.differential.predicates import argument, expression
 from tests.support.differential.upkeep import UPKEEP, Floor
@@ -46,19 +45,18 @@ from tests.support.models.model import Key, Outcome, State, TableModel, Timeline
 
 Cell = Any
 
-_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""Nothing here is about power cuts: where an fsync costs nothing there is time for more steps."""
+def replay(case: Case, seconds: float = float("inf"), ground: Ground | None = None) -> int:
+    """Run a case against the model.  Returns how many steps it did; ``Disagree`` says where it failed.
 
-
-def replay(case: Case, seconds: float = float("inf")) -> int:
-    """Run a case against the model.  Returns how many steps it did; ``Disagree`` says where it failed."""
-    directory = tempfile.mkdtemp(prefix="kudu-core-differential-", dir=_MEMORY)
+    ``ground``: an empty one, where its table is to be; None: in a folder.
+    """
+    ground = ground or Folder()
     before = os.environ.pop("KUDU_CORE_CHECK", None)
     if case.check:
         os.environ["KUDU_CORE_CHECK"] = "1"
     until, done = time.monotonic() + seconds, 0
     try:
-        with Pair(case, directory) as pair:
+        with Pair(case, ground) as pair:
             for number, step in enumerate(case.steps):
                 if time.monotonic() > until:
                     break
@@ -73,7 +71,7 @@ def replay(case: Case, seconds: float = float("inf")) -> int:
         os.environ.pop("KUDU_CORE_CHECK", None)
         if before is not None:
             os.environ["KUDU_CORE_CHECK"] = before
-        shutil.rmtree(directory, ignore_errors=True)
+        ground.end()
     return done
 
 
@@ -100,9 +98,9 @@ class Pinned:
 class Pair:
     """A table and its model."""
 
-    def __init__(self, case: Case, directory: str) -> None:
+    def __init__(self, case: Case, ground: Ground) -> None:
         self.case = case
-        self.path = f"{directory}/t"
+        self.ground = ground
         self.schema = case.arrow
         self.model = TableModel(
             case.key,
@@ -131,16 +129,17 @@ class Pair:
             for c in case.columns
         ]
         self.table = kc.create_table(
-            self.path,
+            ground.path,
             declared,
             list(case.key),
             partition_by=partition_by,
             options=case.options,
             _clock=self.clock,
+            **ground.how,
         )
 
     def open(self, mode: str = "r") -> kc.Table:
-        return kc.open_table(self.path, mode, _clock=self.clock)
+        return kc.open_table(self.ground.path, mode, _clock=self.clock, **self.ground.how)
 
     def __enter__(self) -> Pair:
         return self

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.differential.cases import Apply, Batch, Case, Disagree, Step, Write
+from tests.support.differential.grounds import Ground
 from tests.support.differential.pair import replay
 
 
@@ -68,10 +69,10 @@ def _with_smaller_step(
     return case
 
 
-def failure_of(case: Case) -> str | None:
-    """Why a case fails, or None."""
+def failure_of(case: Case, ground: Ground | None = None) -> str | None:
+    """Why a case fails, or None.  ``ground``: as of ``replay``."""
     try:
-        replay(case)
+        replay(case, ground=ground)
     except Disagree as error:
         return str(error)
     return None

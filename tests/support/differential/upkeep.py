@@ -6,7 +6,6 @@ Answers stay what they were, except that moments before the floor are refused on
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -172,10 +171,7 @@ def _reopen(pair: Pair, rng: random.Random) -> None:
 
 
 def _crash(pair: Pair, rng: random.Random) -> None:
-    """What lies on the disk while the table is open is opened by another process, so to speak.
-
-    All of it is there: ``write`` has happened, and this is no power cut.
-    """
+    """What is there while the table is open is opened by another process, so to speak."""
     pair.release()
     if pair.reader is not None:
         pair.reader.close()
@@ -185,12 +181,10 @@ def _crash(pair: Pair, rng: random.Random) -> None:
         assert engine.compactions is not None and engine.maintenance is not None
         engine.compactions.close()
         engine.maintenance.close()
-    path = f"{pair.path}-{rng.getrandbits(40):x}"
-    shutil.copytree(pair.path, path)
+    pair.ground.crash(rng)
     forget(pair.table)
     engine.pool.close()
-    shutil.rmtree(pair.path)
-    pair.path = path
+    pair.ground.tidy(rng)
     _opened(pair)
 
 

@@ -218,7 +218,11 @@ class FaultyFileSystem:
 
     # The file system ---------------------------------------------------------------------------
 
-    def open_read(self, path: str) -> FaultyReadFile:
+    @property
+    def local(self) -> FaultyFileSystem:
+        return self
+
+    def open_read(self, path: str, size: int | None = None) -> FaultyReadFile:
         self._call("open_read", path)
         return FaultyReadFile(self, self.inner.open_read(path))
 

@@ -123,7 +123,11 @@ class MemoryFileSystem:
 
     # Files -------------------------------------------------------------------------------------
 
-    def open_read(self, path: str) -> MemoryReadFile:
+    @property
+    def local(self) -> MemoryFileSystem:
+        return self
+
+    def open_read(self, path: str, size: int | None = None) -> MemoryReadFile:
         with self._lock:
             return MemoryReadFile(self, path, self._file(path))
 

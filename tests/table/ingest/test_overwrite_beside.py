@@ -148,7 +148,7 @@ def test_readers_see_one_or_the_other(hashed: kc.Table, monkeypatch: pytest.Monk
         old.refresh()
         seen.append(found(old.scan()))
 
-    when_first(monkeypatch, committing.ingest, "install", look)
+    when_first(monkeypatch, committing.install, "install", look)
     when_first(monkeypatch, walk, "adopt", look)
     when_first(monkeypatch, Log, "applied", look)
     token = old.scan_tokens()
@@ -331,7 +331,7 @@ def test_a_record_that_is_all_there_is(monkeypatch: pytest.MonkeyPatch, step: st
         raise OSError(errno.EIO, "the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr({"install": committing.ingest, "adopt": walk, "applied": Log}[step], step, fails)
+        patch.setattr({"install": committing.install, "adopt": walk, "applied": Log}[step], step, fails)
         with pytest.raises(OSError):
             overwrite(table, data(NEW), txn=("nightly", 1))
     assert found(table.scan()) == OLD

@@ -16,7 +16,7 @@ from kudu_core.common.run.gates import Gates
 from kudu_core.table.opened.handle import _close as finalize
 from kudu_core.tablet.compact import merge as merge_compaction
 from kudu_core.tablet.maintain import compaction_lane, together
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from kudu_core.tablet.store.tablet import Tablet
 from tests.support.inside import closing_of, compaction_lane_of, engine_of, is_ended, tablets_of, watch_of
 from tests.support.interrupts import Interruption, under_way

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.lifecycle import handles
+from kudu_core.table.lifecycle import locations
 from tests.support.fs.faulty import Rule
 from tests.support.fs.slow import PATH, SCHEMA, Disk, create, reopen, rows
 
@@ -51,13 +51,13 @@ def test_one_that_takes_a_table_beside_another_that_makes_it(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``exist_ok``: also where there was none yet at the first look."""
-    usual = handles.create
+    usual = locations.create
 
     def second(*arguments: Any) -> None:
         usual(*arguments)
         usual(*arguments)
 
-    monkeypatch.setattr(handles, "create", second)
+    monkeypatch.setattr(locations, "create", second)
     with kc.create_table(PATH, SCHEMA, "k", exist_ok=True, _fs=disk) as table:
         table.insert(rows(0, 3))
     disk.memory.rmtree(PATH)

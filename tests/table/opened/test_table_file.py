@@ -69,12 +69,12 @@ def test_what_is_installed_is_stored_and_known() -> None:
 def test_a_reader_is_never_fenced_and_sees_that_an_epoch_has_begun() -> None:
     case = Case()
     reader = TableFile(case.fs, PATH, case.before)
-    assert reader.is_of_this_epoch()
+    assert reader.is_unwritten()
     case.installed()
     reader.fence()
-    assert not reader.is_of_this_epoch()
+    assert not reader.is_unwritten()
     case.fs.unlink(TABLE)
-    assert not reader.is_of_this_epoch()
+    assert not reader.is_unwritten()
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -11,7 +11,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.jobs import commit
-from kudu_core.tablet.ingest import part
+from kudu_core.tablet.ingest import install
 from tests.support.inside import handle_of, metas_of, rowsets_of
 from tests.support.staged import marks
 from tests.support.tables import Make
@@ -94,7 +94,7 @@ def test_an_ingest_that_only_the_log_has(make: Make, path: Path, monkeypatch: py
         raise InterruptedError
 
     with monkeypatch.context() as patched, pytest.raises(InterruptedError):
-        patched.setattr(part, "install", killed)
+        patched.setattr(install, "install", killed)
         table.upsert([{"k": k, "a": -k} for k in range(40)])
     left = path.parent / "left"
     shutil.copytree(path, left)

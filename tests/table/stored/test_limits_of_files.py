@@ -29,7 +29,7 @@ from kudu_core.table.backup import backup_manifest as backup_format
 from kudu_core.table.jobs import commit, resolve
 from kudu_core.table.jobs import job as job_module
 from kudu_core.table.opened import job_marks
-from kudu_core.wal import log
+from kudu_core.wal import appending
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import handle_of, log_of, poison_of, rowsets_of, tablet_of
 from tests.support.limits import MANUAL, PATH, Column, comes_back, make, refused
@@ -116,11 +116,11 @@ def test_a_record(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None
             altering = write is writes[-1]
             size = 30_000 if altering else size_of(lambda first=first, write=write: write(first))
             rows = table.scan(order="key").to_pylist()
-            monkeypatch.setattr(log, "MAX_RECORD", size - 1)
+            monkeypatch.setattr(appending, "MAX_RECORD", size - 1)
             with pytest.raises(InvalidArgument, match=f"a log record holds at most {size - 1} bytes"):
                 write(again)
             assert table.scan(order="key").to_pylist() == rows and poison_of(table) is None
-            monkeypatch.setattr(log, "MAX_RECORD", 100_000 if altering else size)
+            monkeypatch.setattr(appending, "MAX_RECORD", 100_000 if altering else size)
             write(again)
             monkeypatch.undo()
         comes_back(fs, table)

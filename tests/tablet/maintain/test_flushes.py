@@ -11,7 +11,7 @@ import kudu_core as kc
 from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain import flush_lane
 from kudu_core.tablet.store import manifest
-from kudu_core.tablet.store.manifest import Edit
+from kudu_core.tablet.store.edits import Edit
 from tests.support.fs.faulty import Rule
 from tests.support.fs.slow import LATE_S, PATH, SCHEMA, SOON_S, Disk, Thread, create, reopen, rows
 from tests.support.inside import flush_lane_of, poison_of, tablet_of, tablets_of

@@ -16,7 +16,8 @@ from kudu_core.errors import Corruption, NotSupported, Poisoned
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, NumbersByColumn, RowSetMeta
 from kudu_core.tablet.store import manifest as manifests
 from kudu_core.tablet.store import manifest_format as form
-from kudu_core.tablet.store.manifest import Edit, Manifest, TabletState, read_manifest
+from kudu_core.tablet.store.edits import Edit, TabletState
+from kudu_core.tablet.store.manifest import Manifest, read_manifest
 from tests.support.fs.faulty import Call, Rule
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.fs.slow import LATE_S, SOON_S, Disk, Thread

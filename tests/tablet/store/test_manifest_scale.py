@@ -19,9 +19,10 @@ from kudu_core.cfile.pages import container
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.rowset.disk import base_file as rowset_base
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
-from kudu_core.tablet.ingest import part
+from kudu_core.tablet.ingest import install
 from kudu_core.tablet.store import manifest_format, records
-from kudu_core.tablet.store.manifest import Edit, read_manifest
+from kudu_core.tablet.store.edits import Edit
+from kudu_core.tablet.store.manifest import read_manifest
 from kudu_core.tablet.store.tablet import Tablet
 from tests.support.clock import ManualClock
 from tests.support.faults import TINY, drop, segments_of
@@ -244,7 +245,7 @@ def test_an_ingest_into_a_rowset_of_too_many_files(tmp_path: Path, monkeypatch: 
     with kc.create_table(tmp_path / "i", schema, "k", options=options) as table:
         table.insert({"k": list(range(20)), "v": [0] * 20})
         last = log_of(table).last_lsn
-        for module in (part, manifest_format):
+        for module in (install, manifest_format):
             monkeypatch.setattr(module, "MAX_LINE_BYTES", metas(table)[0].most_bytes + 500)
         with pytest.raises(kc.NotSupported, match="compact the table first"):
             table.update({"k": list(range(20)), "v": [1] * 20})

@@ -1,0 +1,101 @@
+"""A place in an object store where a table is, or is to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kudu_core.common.run.pool import Pool
+from kudu_core.errors import TableNotFound
+from kudu_core.objects.check_store import check_store
+from kudu_core.objects.client import open_store
+from kudu_core.objects.repeating import RepeatingStore
+from kudu_core.objects.urls import parse
+from kudu_core.options import Options
+from kudu_core.table.lifecycle.in_store import create_in_store, open_store_writer
+from kudu_core.table.lifecycle.in_store.open_store_reader import StoreReader
+from kudu_core.table.lifecycle.in_store.put_ids import put_id_of
+from kudu_core.table.lifecycle.in_store.table_object import read_table
+
+if TYPE_CHECKING:
+    from kudu_core.common.partition.partitions import PartitionSchema
+    from kudu_core.common.run.clock import Clock
+    from kudu_core.common.schema.schema import Schema
+    from kudu_core.events import EventListener, TableOpened
+    from kudu_core.objects.api import ObjectStore, Requests
+    from kudu_core.table.lifecycle.location import Location, Newest
+    from kudu_core.table.opened.engine import Engine
+
+T = TypeVar("T")
+
+REQUESTS_AT_ONCE = 16
+"""Of one open table: snapshots, and objects of the log."""
+CHECK_S, CHECK_THREADS = 1.0, 8
+"""Of the short form of ``check_store`` with which a table begins."""
+
+
+class StoreLocation:
+    """See ``Location``."""
+
+    def __init__(
+        self,
+        url: str,
+        storage_options: Mapping[str, Any] | None,
+        clock: Clock,
+        requests: Requests | None = None,
+    ) -> None:
+        """``requests``: in the place of those of the client."""
+        self.root = str(parse(url))
+        self._options = storage_options
+        self._clock = clock
+        self._checked = requests is not None
+        self._pool = Pool(REQUESTS_AT_ONCE, "kudu-requests")
+        if requests is None:
+            self._store: ObjectStore = open_store(url, storage_options, put_id_of=put_id_of, clock=clock)
+        else:
+            self._store = RepeatingStore(requests, put_id_of, clock)
+
+    def has_table(self) -> bool:
+        try:
+            read_table(self._store, self.root)
+        except TableNotFound:
+            return False
+        return True
+
+    def defaults(self) -> Options:
+        return Options().overridden(create_in_store.DEFAULTS)
+
+    def create(self, schema: Schema, partitions: PartitionSchema, options: Options) -> None:
+        if self.has_table():
+            raise create_in_store.table_exists(self.root)
+        if not self._checked:
+            create_in_store.refuse_unsafe(
+                check_store(self.root, self._options, seconds=CHECK_S, threads=CHECK_THREADS)
+            )
+        create_in_store.create(self._store, self.root, schema, partitions, options)
+
+    def open_for_writing(
+        self,
+        options: Options | None,
+        timeout_s: float,
+        listener: EventListener | None,
+        handle: Callable[[Engine], T],
+    ) -> T:
+        return open_store_writer.open_for_writing(
+            self._store, self.root, options, timeout_s, self._clock, listener, handle, self._pool
+        )
+
+    def open_for_reading(
+        self, options: Options | None, listener: EventListener | None
+    ) -> tuple[Engine, TableOpened, Newest]:
+        reader = StoreReader(self._store, self.root, options, self._clock, listener, self._pool)
+        return *reader.open(), reader.reopen
+
+
+if TYPE_CHECKING:
+
+    def _checked(location: StoreLocation) -> Location:
+        return location
+
+
+__all__ = ["StoreLocation"]

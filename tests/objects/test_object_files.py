@@ -1,0 +1,133 @@
+"""Data files as objects: what a container asks of a file system, and what a store cannot be asked."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.cfile.pages.container import CONTAINER_ROWS, FileReader, FileWriter
+from kudu_core.errors import Closed, InternalError, InvalidArgument
+from kudu_core.fs.missing import FileMissing
+from kudu_core.objects.object_files import SMALL_BYTES, ObjectFiles
+from tests.support.objects.memory import MemoryObjectStore, client
+
+ROOT = "s3://bucket/t"
+PATH = f"{ROOT}/tablets/00000001/000002-00000001.rows"
+
+
+class World:
+    def __init__(self) -> None:
+        self.memory = MemoryObjectStore()
+        self.files = ObjectFiles(client(self.memory), ROOT)
+
+    def container(self, size: int) -> tuple[int, int, bytes]:
+        """(bytes, footer CRC, contents of its one section) of a container of about a size."""
+        body = random.Random(size).randbytes(size)
+        writer = FileWriter(self.files, PATH, CONTAINER_ROWS)
+        extent = writer.add_section(4, [body])
+        meta = writer.finish({"at": [extent.offset, extent.length]}, b"")
+        return meta.size, meta.footer_crc, body
+
+
+@pytest.mark.parametrize("size", [10, 30_000, 3_000_000, 9_000_000])
+def test_a_container_is_one_put_and_opened_by_one_wave(size: int) -> None:
+    world = World()
+    n_bytes, crc, body = world.container(size)
+    assert world.memory.counts()["requests_put"] == 1
+    assert len(world.memory.objects[PATH[len(ROOT) + 1 :]].data) == n_bytes
+    reader = FileReader(world.files, PATH, CONTAINER_ROWS, size=n_bytes, footer_crc=crc)
+    gets = world.memory.counts()["requests_get"]
+    assert gets == (1 if n_bytes <= SMALL_BYTES else 2), "the beginning and the end, side by side"
+    offset, length = reader.footer["at"]
+    assert reader.read_at(offset + 16, length - 16) == body
+    assert world.memory.counts()["requests_get"] <= gets + 1
+    assert "list" not in world.memory.counts() and world.memory.counts()["requests_list"] == 0
+    reader.close()
+
+
+def test_a_file_is_there_when_its_sync_has_returned_and_not_before() -> None:
+    world = World()
+    file = world.files.create(PATH)
+    data = bytearray(b"abc")
+    assert file.append([data, b"def"]) == 0
+    data[:] = b"xyz"
+    assert not world.memory.objects
+    file.sync()
+    assert world.files.read_bytes(PATH, 100) == b"abcdef"
+    file.sync()
+    assert world.memory.counts()["requests_put"] == 1, "nothing new"
+    assert file.append(b"g") == 6
+    file.close()
+    assert world.files.read_bytes(PATH, 100) == b"abcdef", "what was not synced is nothing"
+    with pytest.raises(Closed):
+        file.append(b"h")
+
+
+def test_a_file_that_was_deleted_is_missing_whenever_that_is_found_out() -> None:
+    world = World()
+    n_bytes, crc, _ = world.container(200_000)
+    reader = FileReader(world.files, PATH, CONTAINER_ROWS, size=n_bytes, footer_crc=crc)
+    world.files.unlink(PATH)
+    world.files.unlink(PATH)
+    with pytest.raises(FileMissing, match="the file is missing"):
+        reader.read_at(1000, 10)
+    with pytest.raises(FileMissing):
+        FileReader(world.files, PATH, CONTAINER_ROWS, size=n_bytes, footer_crc=crc)
+    with pytest.raises(FileNotFoundError):
+        world.files.open_read(PATH)
+
+
+def test_reads_end_where_the_file_does() -> None:
+    world = World()
+    world.files.replace_file(PATH, b"0123456789")
+    file = world.files.open_read(PATH)
+    assert (file.size(), file.pread(4, 8), file.pread(4, 10), file.pread(0, 3)) == (10, b"89", b"", b"")
+    assert file.preadv([2, 3, 9], 3) == [b"34", b"567", b"89"]
+    file.close()
+    with pytest.raises(Closed):
+        file.pread(1, 0)
+
+
+def test_names_and_folders() -> None:
+    world = World()
+    for name in ("a/1.rows", "a/2.rows", "b/c/3.rows", "TABLE"):
+        world.files.replace_file(f"{ROOT}/{name}", name.encode())
+    assert world.files.listdir(ROOT) == ["TABLE", "a", "b"]
+    assert world.files.listdir(f"{ROOT}/a") == ["1.rows", "2.rows"]
+    assert world.files.is_dir(f"{ROOT}/b") and not world.files.is_dir(f"{ROOT}/TABLE")
+    assert world.files.exists(f"{ROOT}/TABLE") and not world.files.exists(f"{ROOT}/z")
+    assert world.files.stat(f"{ROOT}/a/1.rows").size == 8
+    world.files.mkdir(f"{ROOT}/new")
+    world.files.sync_dir(f"{ROOT}/new")
+    world.files.rmtree(f"{ROOT}/a")
+    assert world.files.listdir(ROOT) == ["TABLE", "b"]
+    with pytest.raises(InvalidArgument, match="is no path in"):
+        world.files.read_bytes("s3://bucket/other/x", 1)
+
+
+def test_what_no_store_has_is_not_asked_for() -> None:
+    files = World().files
+    for call in (
+        lambda: files.rename(PATH, PATH + "2"),
+        lambda: files.link(PATH, PATH + "2"),
+        lambda: files.open_write(PATH),
+        lambda: files.identity(PATH),
+        lambda: files.lease(PATH),
+        lambda: files.reader_lock(PATH),
+    ):
+        with pytest.raises(InternalError, match="nothing in an object store rests on that"):
+            call()
+
+
+def test_a_table_in_a_store_is_backed_up_to_a_folder_and_restored_there(tmp_path: object) -> None:
+    memory = MemoryObjectStore()
+    table = kc.create_table(ROOT, pa.schema([("k", pa.int64())]), "k", _requests=memory)
+    table.insert([{"k": n} for n in range(100)])
+    assert table.backup(f"{tmp_path}/b").total == 100
+    assert table.verify().records >= 1
+    table.close()
+    with kc.restore(f"{tmp_path}/b", f"{tmp_path}/t") as restored:
+        assert restored.count() == 100

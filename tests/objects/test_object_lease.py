@@ -1,0 +1,132 @@
+"""The lease of a table in an object store: for politeness, and so it must be polite (protocol B11)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+
+import pytest
+
+from kudu_core.errors import Locked
+from kudu_core.objects.object_lease import EXPIRES_S, ObjectLease, lease_put_id
+from tests.support.clock import ManualClock
+from tests.support.objects.fates import Rule
+from tests.support.objects.faulty import FaultyStore
+from tests.support.objects.memory import MemoryObjectStore, client
+
+ROOT = "s3://bucket/t"
+
+
+class World:
+    def __init__(self, rules: list[Rule] | None = None) -> None:
+        self.memory = MemoryObjectStore()
+        self.clock = ManualClock()
+        self._numbers = itertools.count(1)
+        faulty = FaultyStore(self.memory, rules or [])
+        self.store = client(faulty, ids=lambda name, data: lease_put_id(data))
+
+    def lease(self) -> ObjectLease:
+        return ObjectLease(
+            self.store, ROOT, clock=self.clock, new_id=lambda: next(self._numbers).to_bytes(16, "big")
+        )
+
+    def write(self, **members: object) -> None:
+        value = {"pid": 1, "host": "elsewhere", "boot_id": "b", "nonce": "00" * 16, "released": False}
+        self.memory.store("LEASE", json.dumps({**value, **members}).encode())
+
+
+def test_one_has_it_and_the_other_is_told_who() -> None:
+    world = World()
+    one, two = world.lease(), world.lease()
+    one.try_acquire()
+    assert one.held and one.holder() == two.holder() is not None
+    with pytest.raises(Locked, match=r"s3://bucket/t/LEASE is open for writing by process \d+"):
+        two.try_acquire()
+    one.release()
+    one.release()
+    assert not one.held and two.holder() is None
+    two.try_acquire()
+    two.release()
+
+
+def test_of_many_at_once_one_has_it() -> None:
+    world = World()
+    leases = [world.lease() for _ in range(8)]
+
+    def take(lease: ObjectLease) -> None:
+        try:
+            lease.try_acquire()
+        except Locked:
+            return
+
+    for _ in range(5):
+        threads = [threading.Thread(target=take, args=(lease,)) for lease in leases]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        held = [lease for lease in leases if lease.held]
+        assert len(held) == 1
+        held[0].release()
+        leases = [lease for lease in leases if lease is not held[0]]
+
+
+def test_who_is_elsewhere_is_waited_for_until_it_has_not_moved_for_its_time() -> None:
+    world = World()
+    world.write()
+    with pytest.raises(Locked, match="process 1 on elsewhere"):
+        world.lease().try_acquire(EXPIRES_S - 2)
+    lease = world.lease()
+    lease.try_acquire(EXPIRES_S + 2)
+    assert lease.held
+    lease.release()
+
+
+def test_who_moves_is_not_taken_over() -> None:
+    world = World()
+    world.write()
+    moved = iter(range(10**6))
+    sleep = world.clock.sleep
+
+    def sleep_and_move(seconds: float) -> None:
+        sleep(seconds)
+        world.write(nonce=f"{next(moved):032x}")
+
+    world.clock.sleep = sleep_and_move  # type: ignore[method-assign]
+    with pytest.raises(Locked):
+        world.lease().try_acquire(5 * EXPIRES_S)
+
+
+def test_what_is_no_lease_is_taken_at_once() -> None:
+    for text in (b"", b"{}", b"not JSON", b'{"pid": -1}'):
+        world = World()
+        world.memory.store("LEASE", text)
+        lease = world.lease()
+        lease.try_acquire()
+        assert lease.held
+        lease.release()
+
+
+@pytest.mark.parametrize("fate", ["lost", "late", "refused", "conflict"])
+def test_answers_that_are_lost_make_no_second_holder(fate: str) -> None:
+    for nth in range(1, 4):
+        world = World([Rule(fate, ops=frozenset({"put"}), nth=nth)])  # type: ignore[arg-type]
+        one, two = world.lease(), world.lease()
+        one.try_acquire()
+        with pytest.raises(Locked):
+            two.try_acquire()
+        one.release()
+        two.try_acquire()
+        assert two.held and not one.held
+        two.release()
+
+
+def test_a_child_of_a_fork_lets_go_without_a_word() -> None:
+    world = World()
+    lease = world.lease()
+    lease.try_acquire()
+    puts = world.memory.counts()["requests_put"]
+    lease.abandon()
+    lease.release()
+    assert not lease.held and world.memory.counts()["requests_put"] == puts

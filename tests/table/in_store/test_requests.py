@@ -1,0 +1,179 @@
+"""How many requests an operation of a table in an object store takes (docs/protocol-objects.md)."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.table.lifecycle.in_store import store_home
+from kudu_core.wal.objects import object_log
+from tests.support.objects.memory import MemoryObjectStore
+from tests.support.objects.tables import created, opened, requests_of, rows_of, spent
+
+
+def batch(first: int, count: int) -> pa.Table:
+    return pa.table({"k": list(range(first, first + count)), "v": [first] * count})
+
+
+@pytest.mark.parametrize("tablets", [1, 64])
+@pytest.mark.parametrize("rows", [1, 30, 5000])
+def test_a_synced_write_of_any_size_over_any_number_of_tablets_is_one_put(tablets: int, rows: int) -> None:
+    store = MemoryObjectStore()
+    table = created(store, tablets=tablets)
+    before = requests_of(store)
+    table.upsert(batch(0, rows))
+    assert spent(store, before) == {"put": 1}
+    with table.batch() as both:
+        both.upsert(batch(0, rows))
+        both.delete([{"k": 0}])
+    assert spent(store, before) == {"put": 2}
+    table.close()
+
+
+def test_a_bulk_load_of_many_tablets_is_one_put_of_the_log_beside_its_files() -> None:
+    store = MemoryObjectStore()
+    table = created(store, tablets=16)
+    before, log = requests_of(store), len([name for name in store.objects if name.startswith("log/")])
+    table.insert(batch(0, 200_000))
+    files = [name for name in store.objects if name.endswith(".rows")]
+    assert len(files) == 16
+    assert len([name for name in store.objects if name.startswith("log/")]) == log + 1
+    assert spent(store, before) == {"put": 17}
+    table.close()
+
+
+def test_a_flush_is_its_file_and_one_put_of_the_log() -> None:
+    store = MemoryObjectStore()
+    table = created(store)
+    table.upsert(batch(0, 100))
+    before = requests_of(store)
+    table.flush()
+    assert spent(store, before) == {"put": 2}
+    table.close()
+
+
+def test_a_refresh_with_nothing_new_is_one_get() -> None:
+    store = MemoryObjectStore()
+    table = created(store, tablets=8)
+    table.upsert(batch(0, 100))
+    reader = opened(store)
+    for _ in range(3):
+        before = requests_of(store)
+        reader.refresh()
+        assert spent(store, before) == {"get": 1}
+    table.upsert([{"k": 5, "v": 77}])
+    reader.refresh()
+    assert reader.get(5) == {"k": 5, "v": 77}
+    reader.close()
+    table.close()
+
+
+def test_opening_for_reading_asks_for_table_snapshots_and_the_log() -> None:
+    store = MemoryObjectStore()
+    table = created(store, tablets=8)
+    for n in range(5):
+        table.upsert(batch(n, 1))
+    before = requests_of(store)
+    with opened(store) as reader:
+        assert len(rows_of(reader)) == 5
+    # TABLE, the fence and five commits, and the number that is missing; a wave asks for some behind it too.
+    assert spent(store, before)["get"] <= 1 + 15
+    table.close()
+
+
+def test_many_threads_share_puts() -> None:
+    """While one put is under way the records of the others gather; never are two under way."""
+    store = MemoryObjectStore()
+    together: list[int] = []
+    under_way = 0
+    gate = threading.Lock()
+    real = store.put
+
+    def put(path: str, data: bytes, condition: object) -> str:
+        nonlocal under_way
+        if not path.startswith("log/"):
+            return real(path, data, condition)  # type: ignore[arg-type]
+        with gate:
+            under_way += 1
+            together.append(under_way)
+        threading.Event().wait(0.01)
+        try:
+            return real(path, data, condition)  # type: ignore[arg-type]
+        finally:
+            with gate:
+                under_way -= 1
+
+    store.put = put  # type: ignore[method-assign,assignment]
+    table = created(store)
+    before = requests_of(store)
+
+    def writer(number: int) -> None:
+        for n in range(10):
+            table.upsert([{"k": 1000 * number + n, "v": n}])
+
+    threads = [threading.Thread(target=writer, args=(number,)) for number in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(together) == 1
+    assert spent(store, before)["put"] <= 100, "of 320 calls"
+    assert table.count() == 320
+    table.close()
+
+
+def test_a_checkpoint_is_due_by_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_log, "CHECKPOINT_OBJECTS", 20)
+    store = MemoryObjectStore()
+    table = created(store, tablets=4, file_grace_s=0.0)
+    for n in range(9):
+        table.upsert([{"k": n, "v": n}])
+    table.flush()
+    table.flush()
+    assert not [name for name in store.objects if name.endswith(".manifest")], "not yet worth it"
+    for n in range(9):
+        table.upsert([{"k": n, "v": -n}])
+    table.flush()
+    assert len([name for name in store.objects if name.endswith(".manifest")]) == 4
+    table.gc()
+    assert len([name for name in store.objects if name.startswith("log/")]) < 12, "objects of before are gone"
+    table.close()
+    before = requests_of(store)
+    with opened(store) as reader:
+        assert rows_of(reader) == {n: -n for n in range(9)}
+    assert spent(store, before)["get"] < 30
+
+
+def test_a_clean_close_of_a_long_log_makes_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_home, "CLOSE_OBJECTS", 5)
+    store = MemoryObjectStore()
+    with created(store) as table:
+        for n in range(20):
+            table.upsert([{"k": n, "v": n}])
+    assert not [name for name in store.objects if name.endswith(".manifest")], "rows are in the log alone"
+    with opened(store, "rw") as table:
+        table.flush()
+    before = requests_of(store)
+    with opened(store) as reader:
+        assert len(rows_of(reader)) == 20
+    assert spent(store, before)["get"] < 12
+
+
+def test_only_what_is_missing_is_asked_of_the_client() -> None:
+    """No listing is asked for on the way of a write, a read or an open."""
+    store = MemoryObjectStore()
+    table = created(store, tablets=4)
+    before = requests_of(store)
+    table.upsert(batch(0, 1000))
+    table.flush()
+    table.delete([{"k": 1}])
+    table.compact(full=True)
+    assert table.count() == 999
+    table.close()
+    with opened(store, "rw") as table, opened(store) as reader:
+        assert reader.count() == table.count() == 999
+        assert isinstance(reader, kc.Table)
+    assert spent(store, before).get("list", 0) <= 4, "for what others have left"
