@@ -28,10 +28,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     columns = [pa.field("k", pa.int64()), *(pa.field(f"c{n}", pa.float64()) for n in range(6))]
     schema = pa.schema([*columns, pa.field("host", pa.string())])
     options = {"maintenance": "manual", "rowset_target_bytes": 64 << 10}
-    usual = opening._log_options
+    usual = opening.log_options
     with pytest.MonkeyPatch.context() as patch:
         small = {"segment_bytes": 4096, "first_fill_bytes": 4096, "fill_bytes": 4096}
-        patch.setattr(opening, "_log_options", lambda options: dataclasses.replace(usual(options), **small))
+        patch.setattr(opening, "log_options", lambda options: dataclasses.replace(usual(options), **small))
         with kc.create_table(where, schema, "k", options=options) as table:
             hosts = pa.array([f"host-{n}" for n in range(500)])
             table.insert(

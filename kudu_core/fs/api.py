@@ -152,6 +152,9 @@ class FileSystem(Protocol):
         """``size``: what a manifest says of it.  A store, which would have to ask, believes it; then a file
         that is not there may be found out when it is read (``FileMissing``)."""
 
+    def will_open(self, path: str, size: int) -> None:
+        """``open_read`` will be called: a store begins to fetch what is read first.  Never an error."""
+
     def create(self, path: str) -> WriteFile:
         """A new empty file, for the owner only (0600); ``FileExistsError`` when the name is taken."""
 

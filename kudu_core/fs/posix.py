@@ -181,6 +181,9 @@ class PosixFileSystem:
     def open_read(self, path: str, size: int | None = None) -> PosixReadFile:
         return PosixReadFile(path, self._opened(path, os.O_RDONLY)[0])
 
+    def will_open(self, path: str, size: int) -> None:
+        """It is near."""
+
     def create(self, path: str) -> PosixWriteFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS
         return PosixWriteFile(path, self._place(path).opened(flags), 0)

@@ -10,7 +10,7 @@ descriptor keeps it readable when it is deleted: whoever reads then meets ``File
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed, InternalError, InvalidArgument, NotSupported
@@ -20,6 +20,7 @@ from kudu_core.fs.missing import FileMissing
 from kudu_core.fs.posix import PosixFileSystem
 
 if TYPE_CHECKING:
+    from kudu_core.common.run.pool import Pool, Task
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, ReaderLock, ReadFile, Sleep, WriteFile
     from kudu_core.objects.api import Entry, ObjectStore
 
@@ -29,20 +30,32 @@ TAIL_BYTES: Final = 16 << 10
 end, where most of what says how it is laid out lies."""
 SMALL_BYTES: Final = 64 << 10
 """A file that is not larger is fetched whole."""
+MOST_ASKED: Final = 256
+"""Pieces of a file that are on their way, or wait to be read."""
+MOST_COMING: Final = 4096
+"""Files that will be opened."""
 MOST_BYTES: Final = 5 << 30
 """Of a file: what S3 takes in one put."""
+
+
+_Ends: TypeAlias = list[tuple[int, bytes]]
+"""(offset, bytes) of the beginning and the end of a file."""
 
 
 class ObjectFiles:
     """See the module.  Paths begin with ``root``, a URL or any other text.  Thread safe."""
 
-    def __init__(self, store: ObjectStore, root: str) -> None:
+    def __init__(self, store: ObjectStore, root: str, pool: Pool | None = None) -> None:
+        """``pool``: for what is asked for before it is read; None: nothing is."""
         self._store = store
         self._root = root
+        self._pool = pool
         self._mutex = mutex()
         """Guards ``_sizes``; held for a moment."""
         self._sizes: dict[str, int] = {}
         """Of files that were written or opened, so that none is asked for when it is deleted."""
+        self._coming: dict[tuple[str, int], Task[_Ends]] = {}
+        """By path and size: the ends of files that will be opened.  Under the mutex."""
 
     def name_of(self, path: str) -> str:
         """The object of a path, "" for the root; ``InvalidArgument`` where it leads elsewhere."""
@@ -65,7 +78,18 @@ class ObjectFiles:
             size = self._entry(path).size
         with self._mutex:
             self._sizes[path] = size
-        return _ReadObject(self._store, path, self.name_of(path), size)
+        with self._mutex:
+            ends = self._coming.pop((path, size), None)
+        return _ReadObject(self._store, path, self.name_of(path), size, self._pool, ends)
+
+    def will_open(self, path: str, size: int) -> None:
+        if self._pool is None:
+            return
+        name = self.name_of(path)
+        with self._mutex:
+            if (path, size) in self._coming or len(self._coming) >= MOST_COMING:
+                return
+            self._coming[path, size] = self._pool.submit(lambda: _ends_of(self._store, path, name, size))
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         return self._store.read_bytes(self.name_of(path), limit)
@@ -175,14 +199,27 @@ class ObjectFiles:
 class _ReadObject:
     """An object open for reading.  Thread safe."""
 
-    def __init__(self, store: ObjectStore, path: str, name: str, size: int) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        path: str,
+        name: str,
+        size: int,
+        pool: Pool | None,
+        ends: Task[_Ends] | None,
+    ) -> None:
+        """``ends``: they are on their way."""
+        self._coming = ends
         self._store = store
+        self._pool = pool
         self._path = path
         self._name = name
         self._size = size
         self._closed = False
-        self._kept: list[tuple[int, bytes]] | None = None
+        self._kept: _Ends | None = None
         """(offset, bytes) of the beginning and the end, from the first read on."""
+        self._asked: dict[tuple[int, int], Task[bytes]] = {}
+        """By (offset, bytes): what is on its way.  Plain steps of a dict: it needs no lock."""
 
     @property
     def path(self) -> str:
@@ -203,7 +240,29 @@ class _ReadObject:
         for begin, data in kept or ():
             if begin <= offset and offset + n <= begin + len(data):
                 return data[offset - begin : offset - begin + n]
+        for begin, length in list(self._asked):
+            if begin <= offset and offset + n <= begin + length:
+                task = self._asked.get((begin, length))
+                if task is not None:
+                    data = task.result()
+                    if (begin, length) == (offset, n):
+                        self._asked.pop((begin, length), None)  # it is read once
+                    return data[offset - begin : offset - begin + n]
         return self._fetched([(offset, n)])[0]
+
+    def ask(self, n: int, offset: int) -> bool:
+        """Begin to fetch what will be read; whether that was begun.  It is kept until it is read."""
+        if self._pool is None or self._closed or n <= 0 or offset < 0 or offset + n > self._size:
+            return False
+        for begin, data in self._kept or ():
+            if begin <= offset and offset + n <= begin + len(data):
+                return False
+        if any(begin <= offset and offset + n <= begin + length for begin, length in list(self._asked)):
+            return False
+        while len(self._asked) >= MOST_ASKED:
+            self._asked.pop(next(iter(list(self._asked))), None)
+        self._asked[offset, n] = self._pool.submit(lambda: self._fetched([(offset, n)])[0])
+        return True
 
     def preadv(self, sizes: Sequence[int], offset: int) -> list[bytes]:
         data = self.pread(sum(sizes), offset)
@@ -213,24 +272,33 @@ class _ReadObject:
             at += size
         return pieces
 
-    def _ends(self) -> list[tuple[int, bytes]]:
-        if self._size <= SMALL_BYTES:
-            wanted = [(0, self._size)]
-        else:
-            tail = self._size - TAIL_BYTES
-            wanted = [(0, HEAD_BYTES), (tail, TAIL_BYTES)]
-        found = self._fetched(wanted)
-        return [(offset, data) for (offset, _), data in zip(wanted, found, strict=True)]
+    def _ends(self) -> _Ends:
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            return coming.result()
+        return _ends_of(self._store, self._path, self._name, self._size)
 
     def _fetched(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        try:
-            return self._store.read_ranges(self._name, ranges)
-        except FileNotFoundError:
-            raise FileMissing(self._path) from None
+        return _fetched(self._store, self._path, self._name, ranges)
 
     def close(self) -> None:
         self._closed = True
         self._kept = None
+        self._asked.clear()
+
+
+def _ends_of(store: ObjectStore, path: str, name: str, size: int) -> _Ends:
+    """What is read first of a file."""
+    wanted = [(0, size)] if size <= SMALL_BYTES else [(0, HEAD_BYTES), (size - TAIL_BYTES, TAIL_BYTES)]
+    found = _fetched(store, path, name, wanted)
+    return [(offset, data) for (offset, _), data in zip(wanted, found, strict=True)]
+
+
+def _fetched(store: ObjectStore, path: str, name: str, ranges: list[tuple[int, int]]) -> list[bytes]:
+    try:
+        return store.read_ranges(name, ranges)
+    except FileNotFoundError:
+        raise FileMissing(path) from None
 
 
 class _WriteObject:

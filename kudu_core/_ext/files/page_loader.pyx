@@ -21,8 +21,9 @@ cdef extern from "Python.h":
 cdef class PageLoader:
     """The pages of ``column``, as ``reader`` finds them in the cache.
 
-    ``column`` has ``places()``, where its pages lie; ``fetcher``, a ``PageFetcher`` or None; and
-    ``fetched(number)``, the general path, whose answer or error stands.  ``holds.watched``: whether the cache
+    ``column`` has ``places()``, where its pages lie; ``fetcher``, a ``PageFetcher`` or None;
+    ``fetched(number)``, the general path, whose answer or error stands; and ``ask(number)``, which has a page
+    be fetched where there is no fetcher, and says whether it can.  ``holds.watched``: whether the cache
     asks before it drops a page, without which none may be held; so too where ``reader`` is None.
     """
 
@@ -100,7 +101,7 @@ cdef class PageLoader:
         if place is None or self._reader.look(place) is not None:
             return None
         fetcher = self._column.fetcher
-        return None if fetcher is None else fetcher.ask(number, if_cold)
+        return self._column.ask(number) if fetcher is None else fetcher.ask(number, if_cold)
 
     cdef bint remember(self, object place, object payload) except -1:
         """Put a page into the cache; whether that has it."""

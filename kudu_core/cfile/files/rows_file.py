@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.keys import keys as key_kernel
+from kudu_core.cfile.columns.asking import ask_rows
 from kudu_core.cfile.columns.column_list import column_list
 from kudu_core.cfile.columns.column_readers import ColumnReaders
 from kudu_core.cfile.columns.pages import need, need_extent
@@ -249,6 +250,8 @@ class RowsFile(OpenFile):
 
     def cells(self, column_ids: Sequence[int], rows: I64) -> list[ColumnBuffers]:
         """The values of single rows in some columns, in the order asked."""
+        if self.file.ask is not None:
+            ask_rows([self.columns[column_id] for column_id in column_ids], rows)
         try:
             found = self.points.cells(column_ids, np.ascontiguousarray(rows, np.int64))
         except (NeedsGeneralPath, PageError, IndexError):
@@ -311,7 +314,7 @@ class RowsFile(OpenFile):
         A few probes are looked for cell by cell; many in mini-blocks that are decoded.
         """
         count = len(hashes)
-        if count * _ROWS_PER_PROBE <= self.rows:
+        if count * _ROWS_PER_PROBE <= self.rows and self.file.ask is None:  # it reads page after page
             try:
                 return self.points.find_many(data, offsets, hashes)
             except (NeedsGeneralPath, PageError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
@@ -210,6 +210,8 @@ class FileReader:
             self._file: ReadFile = fs.open_read(path, size)
         except FileNotFoundError:
             raise FileMissing(path) from None
+        self.ask: Callable[[int, int], object] | None = getattr(self._file, "ask", None)
+        """Of a file in a store: told (bytes, offset) that will be read, it begins to fetch them."""
         self._cache_token = -1
         self._attached: Reader | None = None
         self.last_dictionary: tuple[int, Any] | None = None  # place and codec dictionary, past the cache

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kudu_core._ext.index import bloom as bloom_kernel
 from kudu_core._ext.keys import block_search, hashing
 from kudu_core._ext.keys import keys as key_kernel
+from kudu_core.cfile.columns.asking import ask_rows
 from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD
 from kudu_core.cfile.pages.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
@@ -85,6 +86,13 @@ class KeyReader:
     @property
     def has_index(self) -> bool:
         return self._key_index_extent is not None
+
+    def unread_sections(self) -> list[Extent | None]:
+        """What is read before any key: the bloom and the key index, where that was not done."""
+        return [
+            self._bloom_extent if self._bloom is None else None,
+            self._key_index_extent if self._key_index is None else None,
+        ]
 
     def bloom(self) -> U8 | None:
         """The bloom, None where the file has none."""
@@ -169,6 +177,8 @@ class KeyReader:
         block_of = key_kernel.lower_bound(index_data, index_offsets, data, offsets, upper=True) - 1
         inside = np.flatnonzero(block_of >= 0)
         needed = np.unique(block_of[inside])
+        if self.file.ask is not None:
+            ask_rows(self._columns if self._keys_column is None else [self._keys_column], needed * BLOCK_ROWS)
         for first in range(0, len(needed), _FIND_BLOCKS):
             chunk = needed[first : first + _FIND_BLOCKS]
             if len(needed) <= _FIND_BLOCKS:

@@ -16,6 +16,7 @@ from kudu_core._ext.pages.holder import PageHolder
 from kudu_core._ext.row.column import PointColumn
 from kudu_core._ext.row.delta_file import DecodedColumn, DeltaPoints
 from kudu_core._ext.row.file import PointFile
+from kudu_core.cfile.columns.asking import ask_extents, ask_sections
 from kudu_core.common.types.types import TYPE_BINARY, TYPE_UNSIGNED
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from kudu_core.cfile.pages.container import FileReader
     from kudu_core.cfile.readers.key_reader import KeyReader
 
+MOST_ASKED = 64
+"""Columns of a file in a store of which page indexes and dictionaries are asked for together, when the first
+key is looked for: most reads of a row want all."""
 _NUMBER, _WORDS, _STRING = range(3)
 _RISING, _STRICTLY = 1, 2
 
@@ -32,6 +36,11 @@ def open_points(
 ) -> PointFile:
     """The file's columns, key index and bloom for point reads; columns and pages come when they are asked
     for."""
+    if file.ask is not None:
+        ask_extents(file, keys.unread_sections())
+        ask_sections(keys.columns)
+        if len(columns) <= MOST_ASKED:
+            ask_sections(columns[column_id] for column_id in columns)
     holds = _Holds(file)
     files: dict[FileReader, tuple[_Holds, PageHolder]] = {}  # of rewritten columns
     others: list[PageHolder] = []

@@ -19,6 +19,7 @@ from kudu_core._ext.scan.cell_set import CellSet
 from kudu_core._ext.scan.column import ScanColumn
 from kudu_core._ext.scan.read import TooLarge, read
 from kudu_core._ext.scan.selection import Selection
+from kudu_core.cfile.columns.asking import ask_pages, ask_rows, ask_sections
 from kudu_core.cfile.columns.zone_table import SOME_ROWS
 from kudu_core.common.rows.allocation import allocate
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _STRING_COST = 32
 _FEW_INTERVALS = 8
 """Of a set of values that is kept as it was compiled, beside the pages of an open file."""
+_MOST_RANGES = 64
+_LONG_ROWS = 4096
 _MOST_COMPILED = 8
 """Columns of a file for which one is kept."""
 _NUMBER, _SIGNED, _FLOAT, _CODE = range(4)
@@ -95,6 +98,26 @@ class ScanReader:
             held = PageHolder()
             found = self._files.setdefault(file, (held, file.watch(held)))
         return found
+
+    def ask_sections(self, column_ids: Sequence[int]) -> None:
+        """Of a file in a store: have be fetched what is read of these columns before any page."""
+        ask_sections(self._columns[i] for i in column_ids if i in self._columns)
+
+    def ask(self, column_ids: Sequence[int], ranges: npt.NDArray[np.int64]) -> None:
+        """Of a file in a store: have pages be fetched that hold rows of the ranges, which will be read; of a
+        long run also as many behind it, since a scan goes on."""
+        columns = [self._columns[i] for i in column_ids]
+        if not len(ranges) or all(column.file.ask is None for column in columns):
+            return
+        if len(ranges) > _MOST_RANGES:
+            ask_rows(columns, ranges[:, 0])
+            return
+        for lower, upper in ranges.tolist():
+            ask_pages(columns, lower, upper)
+        rows = columns[0].rows
+        lower, upper = ranges[-1].tolist()
+        if len(ranges) == 1 and lower and upper - lower >= _LONG_ROWS and upper < rows:
+            ask_pages(columns, upper, min(rows, 2 * upper - lower))
 
     def read(
         self, rows: int, column_ids: Sequence[int], lower: int, upper: int, wanted: U8 | None = None

@@ -262,6 +262,17 @@ class DiskRowSet(RowSetStores):
             if view is not None and (view.changes_liveness() or any(map(view.touches, column_ids))):
                 store.open()
 
+    def will_open(self, snapshot: int) -> None:
+        """Files that a read at the snapshot may open are near when that comes, also those in a store."""
+        fs, directory = self.base.fs, self.base.directory
+        if self.base.opened is None:
+            fs.will_open(self.base.path, self.meta.base.size)
+        for store in (*self.undo, *self.redo):
+            if isinstance(store, DeltaStore) and store.opened is None:
+                ref = store.ref
+                if (ref.max_ts > snapshot) if store in self.undo else (ref.min_ts <= snapshot):
+                    fs.will_open(f"{directory}/{ref.file.name}", ref.file.size)
+
     def open_window(self, since: int, until: int) -> None:
         """Open every file that tells of a change in ``(since, until]``."""
         for store in (*self.undo, *self.redo):

@@ -106,10 +106,12 @@ class Chosen:
         self, columns: list[StoredColumn], form: Callable[[StoredColumn], int], room: Callable[[int], Any]
     ) -> dict[int, tuple[Any, Any, Any, int]]:
         """What the kernel reads of the columns, by id."""
+        readers = self._scan.source.file.scans
+        readers.ask_sections([column.id for column in columns])
         direct = [column for column in columns if self._scan.is_readable(column)]
         if self.rows > 1 and any(self._scan.stored_bytes(c.id, self.rows) > MOST_BYTES for c in direct):
             raise TooLarge  # before a page is read, which would be read again for fewer rows
-        readers = self._scan.source.file.scans
+        readers.ask([column.id for column in direct], self._ranges)
         patches = [self._scan.patch(column) for column in direct]
         found = read(
             self._selection,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.tablet.replay.bootstrap import Replay
 from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.tablet.store.apply import renew_active
@@ -39,6 +40,7 @@ def replay_for_writer(
         tokens_through=before.applied_ts,
     )
     context.cut = lambda: replay.position
+    announce_files(engine)
     unreplayed = replay_log(
         replay, tail, lambda found, record: False, done=count, relieve=engine.maintenance.relieve
     )
@@ -57,4 +59,12 @@ def replay_for_writer(
     return replay
 
 
-__all__ = ["replay_for_writer"]
+def announce_files(engine: Engine) -> None:
+    """Keys of records will be looked for in every rowset that may have them."""
+    if engine.in_store:
+        for tablet in engine.tablets:
+            for rowset in tablet.view.rowsets:
+                rowset.will_open(NEWEST)
+
+
+__all__ = ["announce_files", "replay_for_writer"]

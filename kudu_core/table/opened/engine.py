@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from kudu_core.tablet.store.manifest import OpenManifest
     from kudu_core.wal.appending import AppendingLog
 
+STORE_THREADS = 8
+"""Of scans and other work on several files of a table in an object store: most of the time they wait."""
 TURN_S = 0.002
 """One writer of short calls may keep another one waiting so long."""
 
@@ -83,13 +85,14 @@ class Engine:
         self.writer = writing is not None
         self.table_file = table_file
         self.uuid = state.uuid
+        self.in_store = state.place is not None
         self.schema: Schema = state.schema
         self.read_end = read_end
         """None in a table that is open for writing: it sees all that there is."""
         self.swept_s = self.lost_swept_s = 0.0
         """When staging, and when ``lost/``, was last looked through, on the monotonic clock."""
         self.cache = PageCache(self.options.cache_bytes)
-        self.pool = Pool(options.scan_threads)
+        self.pool = Pool(options.scan_threads or (STORE_THREADS if self.in_store else None))
         self.journal = Journal(clock)
         """What maintenance has done."""
         turns = Turns(TURN_S, clock.monotonic_s)

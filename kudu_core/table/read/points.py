@@ -171,7 +171,7 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
             if at is not None or engine.visible_ts <= snapshot:
                 raise
     answer = _answer(engine, chosen)
-    if are_few(len(batch)):
+    if are_few(len(batch)) and not engine.in_store:  # there it is the wait for pages that counts
         found = looked_up(views, shares, batch, block, answer, snapshot)
         if found is not None:
             return found

@@ -249,6 +249,11 @@ class Scan(ArrowResult):
         needed = {column.id for column in columns}  # columns of the key never change
         sources: list[RowsAt] = []
         snapshot, seen = self._snapshot, 0
+        if engine.in_store:
+            for tablet in planned_tablets(engine, plan, snapshot):
+                view = tablet.view
+                for place in view.tree.between(plan.lower, plan.upper):
+                    view.rowsets[place].will_open(snapshot)
         for tablet in planned_tablets(engine, plan, snapshot):
             view = tablet.view
             for memory in (view.active, *view.frozen):
@@ -266,6 +271,8 @@ class Scan(ArrowResult):
                 rows = rowset.opened_at(snapshot, needed)
                 if rows is not None:
                     sources.append(rows)
+                    if engine.in_store:
+                        rows.file.scans.ask_sections(list(needed))
         return sources, seen, seen - len(sources)
 
     def _few(self, counts: ScanCounts) -> list[pa.RecordBatch] | None:
@@ -330,7 +337,8 @@ class Scan(ArrowResult):
             rows += rows_of(unit[1])
             if rows > enough and len(few) > 1:
                 break
-        alone = pool.threads == 1 or len(few) < 2 or rows <= enough
+        waits = self._handle.engine.in_store  # for each page: that is worth threads
+        alone = pool.threads == 1 or len(few) < 2 or (rows <= enough and not waits)
         if alone:
             yield from map(run, chain(few, left))
         else:

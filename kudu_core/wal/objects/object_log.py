@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES: Final = 16 << 20
 """Of a buffer, if no single record is larger."""
+GATHER_STEPS, GATHER_STEP_S = 6, 0.0005
+"""So often, and for so long, a put waits for the calls that shared the one before."""
 PROOF_S: Final = 3600.0
 """A writer whose last proof is older than this looks at TABLE before it acknowledges."""
 CHECKPOINT_OBJECTS, CHECKPOINT_BYTES = 256, 64 << 20
@@ -33,6 +35,8 @@ CHECKPOINT_OBJECTS, CHECKPOINT_BYTES = 256, 64 << 20
 
 class StoreClock(LogClock, Protocol):
     """What this log asks of ``common.run.clock`` besides."""
+
+    def sleep(self, seconds: float) -> None: ...
 
     def now_us(self) -> int: ...
     def boottime_s(self) -> float: ...
@@ -133,6 +137,8 @@ class ObjectLog(AppendingLog):
         """Those that are there, from the first that TABLE names on.  Under the mutex."""
         self._retired: list[tuple[float, LogObject]] = []
         """Those before it, and when they may be deleted.  Under the mutex."""
+        self._shared = 0
+        """Records in the object that was put last."""
         self._oldest: BufferRoom
         self.place: LogPlace
         """Where TABLE says that the log begins."""
@@ -227,11 +233,23 @@ class ObjectLog(AppendingLog):
                 self._refuse()
             wanted = self.last_lsn
         while self.durable_lsn < wanted:
+            if self._oldest is self.active:
+                self._gather()
             with self.mutex:
                 self._go_on()
                 if self._oldest is self.active:
                     self._seal()
             self._put_oldest()
+
+    def _gather(self) -> None:
+        """Under the sync lock: where several calls shared the put before, they will come again in a moment,
+        and who does not wait for them puts them one round later: 32 threads had 390 calls a second at 40 ms
+        a put, in place of 700."""
+        room, shared = self.active, self._shared
+        for _ in range(GATHER_STEPS if shared > 1 else 0):
+            if self.last_lsn - room.header.prev.lsn >= shared:
+                return
+            self._now.sleep(GATHER_STEP_S)
 
     def _put_oldest(self) -> None:
         """Under the sync lock: put the oldest room, which is sealed, and acknowledge it."""
@@ -264,6 +282,7 @@ class ObjectLog(AppendingLog):
         assert following is not None
         with self.mutex:
             if self._oldest is room:
+                self._shared = room.last_lsn - room.header.prev.lsn
                 self._objects.append(room.as_object())
                 self._oldest = following
             self._durable(room.last_ts, room.last_lsn)

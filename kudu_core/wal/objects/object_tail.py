@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kudu_core.common.run.pool import Pool
     from kudu_core.objects.api import ObjectStore
 
-MOST_AT_ONCE: Final = 16
+MOST_AT_ONCE: Final = 32
 """GETs side by side."""
 MAX_OBJECT_BYTES: Final = (4 << 30) + (16 << 20)
 """Of a log object: one record may have 4 GiB."""
@@ -105,6 +105,11 @@ class ObjectTail:
         """What is there is committed (protocol B2)."""
         return self.end.ts
 
+    @property
+    def holds_records(self) -> bool:
+        """Whether there are any to hand out."""
+        return bool(self._waiting)
+
     def close(self) -> None:
         """Records handed out stay valid."""
         self._waiting = []
@@ -117,7 +122,7 @@ class ObjectTail:
         ``LogChanged``: an object does not follow the one before it, or one is missing behind which there are
         others: TABLE has to be read again.
         """
-        before, width = self.last_lsn, 1
+        before, width = self.last_lsn, 2
         while True:
             wave = range(self.next_number, self.next_number + width)
             found = list(self._fetched(wave))
@@ -131,7 +136,7 @@ class ObjectTail:
                         break  # those behind it are asked for again, each once more
                     return self.last_lsn - before
                 self.take_in(n, data)
-            width = min(2 * width, MOST_AT_ONCE)
+            width = min(4 * width, MOST_AT_ONCE)
 
     def _fetched(self, numbers: range) -> Iterator[bytes | None]:
         if self._pool is None or len(numbers) == 1:

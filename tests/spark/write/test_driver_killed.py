@@ -19,6 +19,7 @@ from kudu_core.table.ingest import overwrite
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
 from kudu_core.table.jobs.resolve import resolve
+from kudu_core.table.lifecycle import posix_home
 from kudu_core.table.lifecycle import staging_folders as staged_room
 from kudu_core.table.opened import writers
 from kudu_core.table.runs.resolution import Resolution
@@ -104,12 +105,12 @@ def die_after(real: Callable[..., Any]) -> Callable[..., Any]:
 STEPS: dict[str, tuple[Any, str, Callable[[Any], Any], bool]] = {
     "before the commit": (jobs, "commit_job", lambda real: dies, False),
     "sealed": (jobs, "open_handle", lambda real: dies, False),
-    "built": (committing.ingest, "link", lambda real: dies, False),
-    "linked 2 of 4": (committing.ingest, "link", lambda real: at_call(3, real), False),
+    "built": (committing.install, "link", lambda real: dies, False),
+    "linked 2 of 4": (committing.install, "link", lambda real: at_call(3, real), False),
     "before the record": (Log, "append", lambda real: dies, False),
     "after the record": (Log, "append", die_after, True),
-    "installed 0 of 4": (committing.ingest, "install", lambda real: dies, True),
-    "installed 2 of 4": (committing.ingest, "install", lambda real: at_call(3, real), True),
+    "installed 0 of 4": (committing.install, "install", lambda real: dies, True),
+    "installed 2 of 4": (committing.install, "install", lambda real: at_call(3, real), True),
     "installed 4 of 4": (writers, "leave_mark", lambda real: dies, True),
     "marked": (writers, "leave_mark", die_after, True),
     "removed": (staged_room, "remove", die_after, True),
@@ -160,7 +161,7 @@ def test_a_driver_that_is_killed_leaves_all_or_nothing(
 
 OVER = dict.fromkeys(range(40, 140), "job")
 OVER_STEPS: dict[str, tuple[Any, str, Callable[[Any], Any], bool]] = {
-    "directories 2 of 4": (overwrite, "make_directory", lambda real: at_call(3, real), False),
+    "directories 2 of 4": (posix_home, "open_manifest", lambda real: at_call(3, real), False),
     **{step: STEPS[step] for step in ("linked 2 of 4", "before the record", "after the record")},
     "installed 2 of 4": STEPS["installed 2 of 4"],
     "before TABLE": (overwrite, "adopt", lambda real: dies, True),

@@ -226,6 +226,9 @@ class FaultyFileSystem:
         self._call("open_read", path)
         return FaultyReadFile(self, self.inner.open_read(path))
 
+    def will_open(self, path: str, size: int) -> None:
+        """It is near."""
+
     def create(self, path: str) -> FaultyWriteFile:
         self._call("create", path)
         return FaultyWriteFile(self, self.inner.create(path))

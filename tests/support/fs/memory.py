@@ -131,6 +131,9 @@ class MemoryFileSystem:
         with self._lock:
             return MemoryReadFile(self, path, self._file(path))
 
+    def will_open(self, path: str, size: int) -> None:
+        """It is near."""
+
     def create(self, path: str) -> MemoryWriteFile:
         with self._lock:
             directory, name = self._place(path)

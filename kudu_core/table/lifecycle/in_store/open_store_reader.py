@@ -18,6 +18,7 @@ from kudu_core.table.lifecycle.checks import followed_by
 from kudu_core.table.lifecycle.in_store.found import SnapshotMissing, snapshots_of, tail_of, with_edits
 from kudu_core.table.lifecycle.in_store.put_ids import new_id
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, place_of, read_table
+from kudu_core.table.lifecycle.replaying import announce_files
 from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.read_end import ReadEnd
 from kudu_core.tablet.replay.bootstrap import Replay
@@ -124,7 +125,7 @@ class StoreReader:
             whole,
             contents,
             path=root,
-            fs=ObjectFiles(store, root),
+            fs=ObjectFiles(store, root, self._pool),
             options=state.options.overridden(self._options),
             clock=self._clock,
             listener=self._listener,
@@ -153,6 +154,8 @@ def _replay(engine: Engine, end: ReadEnd, tail: ObjectTail, tokens_through: int)
         tokens_through=tokens_through,
     )
     engine.tablet_context.cut = lambda: replay.position
+    if tail.holds_records:
+        announce_files(engine)
     unreplayed = replay_log(
         replay, tail, lambda found, record: False, wanted=_until(lambda: end.visible_ts)
     )

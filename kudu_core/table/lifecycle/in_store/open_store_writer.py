@@ -158,7 +158,7 @@ class _Opening:
         )
         self.table.check_poisoned = log.raise_if_poisoned
         log.raise_last_ts(max((content.mark for content in self.contents.values()), default=0))
-        files = ObjectFiles(self._store, self._root)
+        files = ObjectFiles(self._store, self._root, self._pool)
 
         def make_home(engine: Engine) -> StoreHome:
             nonlocal home

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REQUESTS_AT_ONCE = 16
+REQUESTS_AT_ONCE = 32
 """Of one open table: snapshots, and objects of the log."""
 CHECK_S, CHECK_THREADS = 1.0, 8
 """Of the short form of ``check_store`` with which a table begins."""
