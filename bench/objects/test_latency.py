@@ -1,0 +1,148 @@
+"""A table in an object store that answers a GET after 25 ms and a PUT after 40: how long calls wait, how many
+requests they are, and how many calls a second threads have that share puts.
+
+Requests are counted in ``extra_info``; ``dollars_a_month`` are those of an idle table, at S3's prices.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import kudu_core as kc
+from kudu_core.objects.object_lease import RENEW_S
+from tests.support.objects.memory import MemoryObjectStore
+from tests.support.objects.tables import URL, requests_of, spent
+
+GET_S, PUT_S = 0.025, 0.040
+ROWS = 1_000_000
+COLUMNS = 9
+THREADS, CALLS = 32, 20
+PUT_DOLLARS, GET_DOLLARS = 5e-6, 0.4e-6
+MONTH_S = 30 * 86_400
+
+
+class Slow:
+    """A store in memory, as far away as S3."""
+
+    def __init__(self, inner: MemoryObjectStore) -> None:
+        self._inner = inner
+        self.is_slow = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def get(self, path: str, limit: int | None) -> tuple[bytes, str]:
+        self._wait(GET_S)
+        return self._inner.get(path, limit)
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._wait(GET_S)
+        return self._inner.get_ranges(path, ranges)
+
+    def put(self, path: str, data: bytes, condition: object) -> str:
+        self._wait(PUT_S)
+        return self._inner.put(path, data, condition)  # type: ignore[arg-type]
+
+    def _wait(self, seconds: float) -> None:
+        if self.is_slow:
+            time.sleep(seconds)
+
+
+class Place:
+    def __init__(self) -> None:
+        self.memory = MemoryObjectStore()
+        self.slow = Slow(self.memory)
+        rng = np.random.default_rng(0)
+        columns = {f"v{n}": rng.integers(0, 1 << 40, ROWS) for n in range(COLUMNS - 3)}
+        columns |= {f"s{n}": pa.array([f"text {n} {row % 5000}" for row in range(ROWS)]) for n in range(3)}
+        data = pa.table({"k": np.arange(ROWS), **columns})
+        with kc.create_table(
+            URL, data.schema, "k", partition_by=kc.HashPartition("k", 4), _requests=self.memory
+        ) as table:
+            table.insert(data)
+            table.compact(full=True)
+        self.row = {"k": 1, **{name: data[name][0].as_py() for name in data.column_names[1:]}}
+        self.slow.is_slow = True
+
+    def open(self, mode: str = "r") -> kc.Table:
+        return kc.open_table(URL, mode, _requests=self.slow)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def place() -> Place:
+    return Place()
+
+
+@pytest.fixture
+def writer(place: Place) -> Iterator[kc.Table]:
+    with place.open("rw") as table:
+        yield table
+
+
+def counted(benchmark: BenchmarkFixture, place: Place, call: object, rounds: int = 5) -> None:
+    """Time a call, which makes its own beginning, and keep the requests of the first."""
+    before = requests_of(place.memory)
+    call()  # type: ignore[operator]
+    benchmark.extra_info["requests"] = spent(place.memory, before)
+    benchmark.pedantic(call, rounds=rounds)  # type: ignore[arg-type]
+
+
+def test_synced_write_of_one_row(benchmark: BenchmarkFixture, place: Place, writer: kc.Table) -> None:
+    writer.upsert([place.row])
+    counted(benchmark, place, lambda: writer.upsert([place.row]))
+
+
+def test_calls_of_threads(benchmark: BenchmarkFixture, place: Place, writer: kc.Table) -> None:
+    def many() -> None:
+        for _ in range(CALLS):
+            writer.upsert([place.row])
+
+    def run() -> None:
+        threads = [threading.Thread(target=many) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    began_s = time.perf_counter()
+    counted(benchmark, place, run, rounds=2)
+    benchmark.extra_info["calls_a_second"] = round(3 * THREADS * CALLS / (time.perf_counter() - began_s))
+
+
+@pytest.mark.parametrize("what", ["open r", "get", "get_many of 100", "scan of 2 columns", "scan of all"])
+def test_cold_reads(benchmark: BenchmarkFixture, place: Place, what: str) -> None:
+    keys = pa.table({"k": np.random.default_rng(1).integers(0, ROWS, 100)})
+
+    def run() -> None:
+        with place.open() as table:
+            if what == "get":
+                assert table.get(777_777) is not None
+            elif what == "get_many of 100":
+                assert table.get_many(keys).num_rows == 100
+            elif what == "scan of 2 columns":
+                assert table.scan(["v0", "s0"]).to_table().num_rows == ROWS
+            elif what == "scan of all":
+                assert table.scan().to_table().num_rows == ROWS
+
+    counted(benchmark, place, run, rounds=3)
+
+
+def test_refresh_with_nothing_new(benchmark: BenchmarkFixture, place: Place) -> None:
+    with place.open() as table:
+        counted(benchmark, place, table.refresh)
+        # One probe a second, and TABLE once in half of an hour.
+        gets = MONTH_S * (1 + 1 / 1800)
+        benchmark.extra_info["dollars_a_month"] = round(gets * GET_DOLLARS, 2)
+        assert benchmark.extra_info["requests"] == {"get": 1}
+
+
+def test_open_for_writing(benchmark: BenchmarkFixture, place: Place) -> None:
+    counted(benchmark, place, lambda: place.open("rw").close(), rounds=3)
+    benchmark.extra_info["dollars_a_month"] = round(MONTH_S / RENEW_S * PUT_DOLLARS, 2)
