@@ -23,7 +23,7 @@ cdef class PageLoader:
 
     ``column`` has ``places()``, where its pages lie; ``fetcher``, a ``PageFetcher`` or None;
     ``fetched(number)``, the general path, whose answer or error stands; and ``ask(number)``, which has a page
-    be fetched where there is no fetcher, and says whether it can.  ``holds.watched``: whether the cache
+    be fetched where there is no fetcher: True, or None: it cannot.  ``holds.watched``: whether the cache
     asks before it drops a page, without which none may be held; so too where ``reader`` is None.
     """
 

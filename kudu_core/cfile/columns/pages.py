@@ -218,9 +218,9 @@ class ColumnPages:
         self.locate()
         return self._offsets
 
-    def ask(self, number: int) -> bool:
-        """Have a page be fetched that will be read, of a file that can be asked; whether it can."""
-        return self.file.ask is not None and bool(self.file.ask(self._sizes[number], self._offsets[number]))
+    def ask(self, number: int) -> bool | None:
+        """Have a page be fetched that will be read; None: nobody can be asked."""
+        return self.file.ask and self.file.ask(self._sizes[number], self._offsets[number]) is not None
 
     def page_offset(self, number: int) -> int:
         """Where a page lies in the file, and in the cache."""

@@ -47,6 +47,25 @@ class Column:
     def fetched(self, number: int) -> bytes:
         return page()
 
+    def ask(self, number: int) -> None:
+        """There is nobody to be asked."""
+
+
+class FarColumn(Column):
+    """Of a file in a store, which has no descriptor."""
+
+    def __init__(self, place: int, told: list[Any]) -> None:
+        super().__init__(place, None)
+        self.told = told
+
+    def ask(self, number: int) -> bool:  # type: ignore[override]
+        self.told.append(("ask", self.place, number))
+        return True
+
+    def fetched(self, number: int) -> bytes:
+        self.told.append(("fetch", self.place))
+        return page()
+
 
 class Holds:
     watched = True
@@ -89,6 +108,19 @@ def test_the_first_page_tells_whether_the_others_are_asked_for(
     told.clear()
     assert file.row(8, SHAPE) == dict.fromkeys("abcd", 8)
     assert told == [], "the pages are held"
+
+
+def test_pages_of_a_file_in_a_store_are_all_asked_for_before_one_is_waited_for() -> None:
+    cache = CachedPages(1 << 20)
+    reader = cache.attach(b"file")
+    told: list[Any] = []
+    columns = {
+        i: PointColumn(PageLoader(FarColumn(i, told), Holds(), reader), 1, 4, page_bits=10)
+        for i in range(COLUMNS)
+    }
+    file = PointFile(ROWS, columns, None, None, None, None)
+    assert file.row(7, SHAPE) == dict.fromkeys("abcd", 7)
+    assert told == [*[("ask", i, 0) for i in range(4)], *[("fetch", i) for i in range(4)]]
 
 
 def test_a_single_page_is_not_asked_for() -> None:
