@@ -13,6 +13,7 @@ from kudu_core.objects.api import Requests
 from tests.support.objects.fates import OF_READS, OF_WRITES, Rule
 from tests.support.objects.faulty import FaultyStore
 from tests.support.objects.memory import MemoryObjectStore
+from tests.support.objects.tables import guard_deletes
 
 _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Nothing here is about power cuts: where an fsync costs nothing there is time for more steps."""
@@ -67,6 +68,7 @@ class Store:
         self.memory = MemoryObjectStore(
             versions="etag" if seed % 2 else "generation", listing=listing, seed=seed, now_s=time.time
         )
+        guard_deletes(self.memory, self.path)
         rng = random.Random(seed)
         rules = [
             Rule(fate, ops=frozenset({"put", "delete"}), probability=odds, after=rng.randrange(1, 40))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 import kudu_core as kc
+from kudu_core.common.run.pool import Pool
 from kudu_core.objects.api import Requests
-from tests.support.objects.memory import MemoryObjectStore
+from kudu_core.table.lifecycle.checks import followed_by
+from kudu_core.table.lifecycle.in_store.found import snapshots_of, tail_of, with_edits
+from kudu_core.table.lifecycle.in_store.put_ids import put_id_of
+from kudu_core.table.lifecycle.in_store.table_object import place_of, read_table
+from kudu_core.table.stored.table_state import tablet_directory
+from kudu_core.wal.objects.log_object import log_name
+from tests.support.objects.memory import MemoryObjectStore, client
 
 URL = "s3://bucket/folder/t"
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -41,6 +49,36 @@ def rows_of(table: kc.Table, **scan: Any) -> dict[int, int]:
     return dict(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True))
 
 
+def referenced(store: MemoryObjectStore, root: str = URL) -> set[str]:
+    """The objects that the table leads to, as they are in the store at this moment."""
+    asked = client(store, ids=put_id_of)
+    pool = Pool(1)
+    state, _ = read_table(asked, root)
+    snapshots = snapshots_of(asked, root, state, pool)
+    tail = tail_of(asked, root, state, pool)
+    tail.read_on()
+    whole, _ = followed_by(state, tail)
+    found = {"TABLE", *(log_name(one.n) for one in tail.objects)}
+    for tablet_id, content in with_edits(whole, snapshots, tail, state.epoch).items():
+        folder = tablet_directory("", tablet_id)[1:]
+        found |= {f"{folder}/{name}" for name in content.files}
+        if tablet_id in place_of(state).snapshots:
+            found.add(f"{folder}/{place_of(state).snapshots[tablet_id].name}")
+    return found
+
+
+def guard_deletes(store: MemoryObjectStore, root: str = URL) -> None:
+    """From now on nothing is deleted that the table leads to."""
+    delete = store.delete
+
+    def guarded(paths: Sequence[str]) -> None:
+        gone = referenced(store, root) & set(paths)
+        assert not gone, f"the table needs {sorted(gone)}"
+        delete(paths)
+
+    store.delete = guarded  # type: ignore[method-assign]
+
+
 def requests_of(store: MemoryObjectStore) -> dict[str, int]:
     """Counts by kind."""
     return {
@@ -61,7 +99,9 @@ __all__ = [
     "SCHEMA",
     "URL",
     "created",
+    "guard_deletes",
     "opened",
+    "referenced",
     "requests_of",
     "rows_of",
     "spent",

@@ -15,7 +15,7 @@ from tests.support.inside import forget
 from tests.support.objects.fates import Rule, SimulatedCrash
 from tests.support.objects.faulty import FaultyStore
 from tests.support.objects.memory import MemoryObjectStore
-from tests.support.objects.tables import created, opened, rows_of, taken_over
+from tests.support.objects.tables import created, guard_deletes, opened, rows_of, taken_over
 
 BULK = pa.table({"k": list(range(100, 12_100)), "v": list(range(100, 12_100))})
 
@@ -102,6 +102,7 @@ def killed(story: str, fate: str, nth: int) -> bool:
     with created(memory, tablets=2, file_grace_s=0.0) as table:
         table.upsert([{"k": n, "v": n} for n in range(10)])
         table.flush()
+    guard_deletes(memory)
     faulty = FaultyStore(memory)
     table = opened(faulty, "rw")
     tale = STORIES[story](table)
@@ -148,3 +149,15 @@ def test_killed_at_each_request(
         nth += 1 if every or nth < 25 else 3
         assert nth < 1000
     assert nth > 3
+
+
+def test_the_guard_of_deletes_finds_what_it_is_for() -> None:
+    memory = MemoryObjectStore()
+    with created(memory) as table:
+        table.upsert([{"k": 1, "v": 1}])
+        table.flush()
+    guard_deletes(memory)
+    for name in ("TABLE", "log/00000000000000000001", "tablets/00000001/000002-00000001.rows"):
+        with pytest.raises(AssertionError, match="the table needs"):
+            memory.delete([name])
+    memory.delete(["tablets/00000001/000001-00000001.rows", "LEASE"])
