@@ -168,6 +168,11 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was made here, and not before a fork."""
+        return self._pid == os.getpid()
+
     def check_process(self) -> None:
         """``Closed`` in the child of a fork."""
         if self._pid != os.getpid():

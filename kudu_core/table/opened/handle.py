@@ -108,6 +108,23 @@ class Handle:
             engine = self.opened()
         raise KuduError(f"{self.path} changed {STATE_TRIES} times while it was being read") from problem
 
+    def begin_again(self, missing: FileMissing, lost: str | None, begun: bool) -> str:
+        """After a file vanished under a scan: refresh, and answer with its path, for the scan to begin again
+        (protocol B14).  In a folder files stay readable while they are open, so there it is damage.
+
+        ``lost``: the path that was missing before; ``begun``: rows were given out, so that it cannot.
+        """
+        if not self.engine.in_store or self._reopen is None or missing.path == lost:
+            raise missing
+        if begun:
+            grace_s = self.engine.options.file_grace_s
+            raise SnapshotTooOld(
+                f"{missing.path} was deleted while the scan read on: it took longer than file_grace_s, "
+                f"{grace_s:g} s, for which files stay that were replaced; give the table more, or scan less"
+            ) from missing
+        self.refresh()
+        return missing.path
+
     def of_now(self, at: object, read: Callable[[], T]) -> T:
         """What ``read`` says, which takes the newest snapshot where ``at`` is None: then once more, where the
         history of that is dropped before it is pinned, or by a refresh."""

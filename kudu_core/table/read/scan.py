@@ -18,6 +18,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument
+from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.ordered import scan_in_order
@@ -168,9 +169,10 @@ class Scan(ArrowResult):
         >>> stock.scan(where=pc.field("price") > 2).count()
         2
         """
-        counts = ScanCounts()
-        bare = self._plan.spec_of(())
-        total = 0
+        return self._handle.retrying(lambda engine: self._count())
+
+    def _count(self) -> int:
+        counts, bare, total = ScanCounts(), self._plan.spec_of(()), 0
         for some in self._counted(self._sources(counts), bare, counts):
             total += some
             if self._plan.limit is not None and total >= self._plan.limit:
@@ -250,8 +252,7 @@ class Scan(ArrowResult):
         sources: list[RowsAt] = []
         snapshot, seen = self._snapshot, 0
         if engine.in_store:
-            for tablet in planned_tablets(engine, plan, snapshot):
-                view = tablet.view
+            for view in [tablet.view for tablet in planned_tablets(engine, plan, snapshot)]:
                 for place in view.tree.between(plan.lower, plan.upper):
                     view.rowsets[place].will_open(snapshot)
         for tablet in planned_tablets(engine, plan, snapshot):
@@ -287,6 +288,18 @@ class Scan(ArrowResult):
         return few_rows(engine, self._plan, wanted, self._snapshot, counts)
 
     def _selected(self, counts: ScanCounts, *, whole: bool) -> Iterator[Selected]:
+        lost: str | None = None
+        while True:
+            begun = False
+            try:
+                for selected in self._selected_once(counts, whole=whole):
+                    begun = True
+                    yield selected
+                return
+            except FileMissing as missing:
+                lost = self._handle.begin_again(missing, lost, begun)
+
+    def _selected_once(self, counts: ScanCounts, *, whole: bool) -> Iterator[Selected]:
         spec = self._spec
         sources = self._sources(counts)
         if self._plan.ordered:

@@ -77,8 +77,9 @@ class StoreReader:
         """As ``open``; None where nothing has come since, which takes one request."""
         if self._newest is not None:
             asked_s, state, number = self._newest
-            fresh = self._clock.monotonic_s() - asked_s < _grace_s(state) / 2
-            if fresh and not self._is_there(number):
+            is_there = self._is_there(number)
+            # The age after the answer: the log may have been shortened while it was on its way.
+            if not is_there and self._clock.monotonic_s() - asked_s < _grace_s(state) / 2:
                 return None
         return self.open()
 

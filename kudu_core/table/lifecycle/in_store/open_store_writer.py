@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kudu_core.common.run.pool import Pool
-from kudu_core.errors import Corruption, NotSupported
+from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.events import EventListener, TableOpened
 from kudu_core.objects.object_files import ObjectFiles
 from kudu_core.objects.object_lease import ObjectLease
@@ -144,6 +144,12 @@ class _Opening:
             home.put_checkpoint(place)
 
         settings = self.state.options.overridden(options)
+        least_s = self.state.options.file_grace_s
+        if settings.file_grace_s < least_s:
+            raise InvalidArgument(
+                f"file_grace_s is {least_s:g} s in {self._root}, and its readers rely on that; for one "
+                f"handle it may be more, and not {settings.file_grace_s:g}"
+            )
         log = ObjectLog.resume(
             self._store,
             self.state.uuid,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kudu_core.common.run.pool import Pool
 from kudu_core.errors import TableNotFound
 from kudu_core.objects.check_store import check_store
 from kudu_core.objects.client import open_store
 from kudu_core.objects.repeating import RepeatingStore
+from kudu_core.objects.request_pool import request_pool
 from kudu_core.objects.urls import parse
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.in_store import create_in_store, open_store_writer
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REQUESTS_AT_ONCE = 32
-"""Of one open table: snapshots, and objects of the log."""
 CHECK_S, CHECK_THREADS = 1.0, 8
 """Of the short form of ``check_store`` with which a table begins."""
 
@@ -49,7 +47,7 @@ class StoreLocation:
         self._options = storage_options
         self._clock = clock
         self._checked = requests is not None
-        self._pool = Pool(REQUESTS_AT_ONCE, "kudu-requests")
+        self._pool = request_pool()
         if requests is None:
             self._store: ObjectStore = open_store(url, storage_options, put_id_of=put_id_of, clock=clock)
         else:

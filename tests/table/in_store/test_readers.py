@@ -1,0 +1,138 @@
+"""Readers of a table in an object store: files vanish under them, and they look at TABLE in time (protocol
+B9, B10, B14)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kudu_core as kc
+from kudu_core.errors import Corruption
+from kudu_core.fs.missing import FileMissing
+from tests.support.clock import ManualClock
+from tests.support.inside import forget
+from tests.support.objects.memory import MemoryObjectStore
+from tests.support.objects.tables import created, opened, requests_of, rows_of, spent
+
+ROWS = pa.table({"k": list(range(200_000)), "v": list(range(200_000))})
+
+
+def rewritten(table: kc.Table) -> None:
+    """Other files hold the rows, and those of before are deleted."""
+    table.upsert([{"k": 0, "v": -1}])
+    table.compact(full=True)
+    table.gc()
+
+
+def test_reads_begin_again_where_a_file_has_vanished() -> None:
+    store = MemoryObjectStore()
+    writer = created(store, file_grace_s=0.0)
+    writer.insert(ROWS)
+    for read in (
+        lambda reader: reader.get(7) == {"k": 7, "v": 7},
+        lambda reader: reader.get_many(pa.table({"k": [7, 8]})).num_rows == 2,
+        lambda reader: reader.scan().to_table().num_rows == 200_000,
+        lambda reader: reader.count() == 200_000,
+        lambda reader: reader.scan(where=[("v", "<", 3)]).count() == 3 or reader.get(0)["v"] == -1,
+    ):
+        reader = opened(store)
+        rewritten(writer)
+        assert read(reader)
+        reader.close()
+    writer.close()
+
+
+def test_a_scan_in_the_middle_says_what_has_happened() -> None:
+    store = MemoryObjectStore()
+    writer = created(store, tablets=4, file_grace_s=0.0)
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, ROWS.num_rows)
+    writer.insert(ROWS.set_column(1, "v", pa.array(numbers)))  # files that are not fetched whole
+    reader = opened(store)
+    scan = iter(reader.scan(order="key", batch_rows=100))
+    next(scan)
+    rewritten(writer)
+    with pytest.raises(kc.SnapshotTooOld, match="file_grace_s, 0 s, for which files stay"):
+        for _ in scan:
+            pass
+    assert reader.count() == 200_000
+    reader.close()
+    writer.close()
+
+
+def test_a_file_that_the_newest_state_lacks_is_damage() -> None:
+    store = MemoryObjectStore()
+    with created(store) as writer:
+        writer.insert(ROWS)
+    (name,) = [name for name in store.objects if name.endswith(".rows")]
+    del store.objects[name]
+    with opened(store) as reader:
+        with pytest.raises(FileMissing):
+            reader.get(7)
+        with pytest.raises(Corruption, match="the file is missing"):
+            reader.scan().to_table()
+        with pytest.raises(Corruption, match="the file is missing"):
+            reader.verify()
+
+
+def test_a_follower_looks_at_table_once_in_half_of_the_grace() -> None:
+    store, clock = MemoryObjectStore(), ManualClock()
+    writer = created(store, file_grace_s=100.0, clock=clock)
+    writer.upsert([{"k": 1, "v": 1}])
+    reader = opened(store, clock=clock)
+    for seconds, gets in ((10, 1), (35, 1), (10, 3), (10, 1)):
+        clock.advance(seconds)
+        before = requests_of(store)
+        reader.refresh()
+        assert (spent(store, before)["get"] > 1) == (gets > 1), seconds
+    reader.close()
+    writer.close()
+
+
+def test_the_log_that_was_shortened_meanwhile_is_not_taken_for_its_end() -> None:
+    """A probe that is answered late says nothing: the objects of then may be gone."""
+    store, clock = MemoryObjectStore(), ManualClock()
+    writer = created(store, file_grace_s=100.0, clock=clock)
+    writer.upsert([{"k": 1, "v": 1}])
+    reader = opened(store, clock=clock)
+    real = store.get_ranges
+
+    def late(path: str, ranges: object) -> list[bytes]:
+        clock.advance(60)
+        return real(path, ranges)  # type: ignore[arg-type]
+
+    store.get_ranges = late  # type: ignore[method-assign,assignment]
+    before = requests_of(store)
+    reader.refresh()
+    assert spent(store, before)["get"] > 1, "TABLE is asked"
+    store.get_ranges = real  # type: ignore[method-assign]
+    reader.close()
+    writer.close()
+
+
+def test_now_is_readable_where_nobody_writes() -> None:
+    store, clock = MemoryObjectStore(), ManualClock()
+    writer = created(store, clock=clock)
+    writer.upsert([{"k": 1, "v": 1}])
+    clock.advance(5)
+    with opened(store, clock=clock) as reader, pytest.raises(kc.SnapshotInFuture):
+        reader.get(1, at=clock.now_us() << 12)
+    writer.close()
+    with opened(store, clock=clock) as reader:
+        clock.advance(5)
+        assert reader.get(1, at=clock.now_us() << 12) == {"k": 1, "v": 1}
+        again = opened(store, "rw", clock=clock)
+        with pytest.raises(kc.SnapshotInFuture):
+            reader.get(1, at=clock.now_us() << 12)
+        forget(again)
+        with pytest.raises(kc.SnapshotInFuture):  # an expired lease says nothing
+            reader.get(1, at=clock.now_us() << 12)
+
+
+def test_the_grace_of_a_table_is_not_made_shorter_by_a_handle() -> None:
+    store = MemoryObjectStore()
+    created(store, file_grace_s=100.0).close()
+    with pytest.raises(kc.InvalidArgument, match="its readers rely on that"):
+        opened(store, "rw", options={"file_grace_s": 5})
+    with opened(store, "rw", options={"file_grace_s": 500}) as table:
+        assert rows_of(table) == {}
