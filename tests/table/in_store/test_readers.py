@@ -51,11 +51,11 @@ def test_a_scan_in_the_middle_says_what_has_happened() -> None:
     reader = opened(store)
     scan = iter(reader.scan(order="key", batch_rows=100))
     next(scan)
-    rewritten(writer)
+    for name in [name for name in store.objects if name.endswith(".rows")]:
+        del store.objects[name]
     with pytest.raises(kc.SnapshotTooOld, match="file_grace_s, 0 s, for which files stay"):
         for _ in scan:
             pass
-    assert reader.count() == 200_000
     reader.close()
     writer.close()
 
