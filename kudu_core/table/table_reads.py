@@ -274,7 +274,9 @@ class TableReads(HandleOwner):
         ``page_cache_misses``, ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that
         were made to wait), ``tokens_dropped``, and of each operation of ``history()`` that has happened
         ``<operation>_count``, ``_errors``, ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``,
-        ``_freed_bytes``.
+        ``_freed_bytes``.  Of a table in an object store: ``requests_get``, ``requests_put``,
+        ``requests_delete``, ``requests_list``, ``bytes_get``, ``bytes_put``, and ``repeated``, how many
+        requests were made again.
 
         >>> int(stock.metrics()["rowsets"])
         0

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
+from kudu_core.table.lifecycle.in_store.table_object import TableObject
 from kudu_core.table.lifecycle.lost import lost_usage
 
 if TYPE_CHECKING:
@@ -154,7 +155,9 @@ def _columns(engine: Engine) -> list[dict[str, Any]]:
 def metrics(engine: Engine) -> dict[str, float]:
     """See ``Table.metrics``."""
     cache = engine.cache.statistics()
-    lost_files, lost_bytes = lost_usage(engine.fs, engine.path)
+    table = engine.table_file
+    requests = table.store.counts() if isinstance(table, TableObject) else {}
+    lost_files, lost_bytes = (0, 0) if engine.in_store else lost_usage(engine.fs, engine.path)
     log = engine.log if engine.writer else None
     return {
         **engine.journal.sums(),
@@ -169,6 +172,7 @@ def metrics(engine: Engine) -> dict[str, float]:
         "rowsets": sum(len(tablet.view.rowsets) for tablet in engine.tablets),
         "lost_files": lost_files,
         "lost_bytes": lost_bytes,
+        **requests,
         **{f"page_cache_{field.name}": getattr(cache, field.name) for field in fields(cache)},
     }
 
@@ -194,7 +198,7 @@ def layout(engine: Engine) -> str:
             else:
                 frozen = "" if store.frozen_at is None else f", frozen at {store.frozen_at}"
                 lines.append(f"  memrowset: {len(store)} rows, {sum(map(len, store.logs))} changes{frozen}")
-    files, size = lost_usage(engine.fs, engine.path)
+    files, size = (0, 0) if engine.in_store else lost_usage(engine.fs, engine.path)
     if files:
         lines.append(f"lost: {files} files, {size} bytes")
     return "\n".join(lines)

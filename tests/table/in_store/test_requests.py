@@ -33,6 +33,19 @@ def test_a_synced_write_of_any_size_over_any_number_of_tablets_is_one_put(tablet
     table.close()
 
 
+def test_metrics_count_the_requests_of_a_handle() -> None:
+    store = MemoryObjectStore()
+    with created(store) as table:
+        table.upsert([{"k": 1, "v": 1}])
+        before, lists = table.metrics(), store.counts()["requests_list"]
+        table.upsert([{"k": 1, "v": 2}])
+        after = table.metrics()
+        assert after["requests_put"] == before["requests_put"] + 1
+        assert after["bytes_put"] > before["bytes_put"] and after["repeated"] == 0
+        assert after["requests_list"] == lists, "to look asks for nothing"
+        assert "memrowset: 1 rows" in table.layout()
+
+
 def test_a_bulk_load_of_many_tablets_is_one_put_of_the_log_beside_its_files() -> None:
     store = MemoryObjectStore()
     table = created(store, tablets=16)
