@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import time
 from collections.abc import Callable
 
@@ -12,7 +14,7 @@ import kudu_core as kc
 from tests.support.clock import Clock, ManualClock
 from tests.support.inside import forget
 from tests.support.objects.memory import MemoryObjectStore
-from tests.support.objects.tables import created, opened, rows_of, taken_over
+from tests.support.objects.tables import created, opened, requests_of, rows_of, taken_over
 
 ROWS = pa.table({"k": list(range(20_000)), "v": list(range(20_000))})
 
@@ -137,3 +139,35 @@ def test_a_reader_follows_over_a_takeover() -> None:
     reader.close()
     new.close()
     forget(old)
+
+
+def test_a_child_of_a_fork_has_nothing_and_takes_nothing() -> None:
+    store = MemoryObjectStore()
+    table = created(store)
+    table.upsert([{"k": 1, "v": 1}])
+    puts = requests_of(store)["put"]
+    pid = os.fork()
+    if not pid:
+        try:
+            table.get(1)
+        except kc.Closed:
+            try:
+                table.upsert([{"k": 2, "v": 2}])
+            except kc.Closed:
+                table.close()
+                os._exit(7 if requests_of(store)["put"] == puts else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    table.upsert([{"k": 3, "v": 3}])
+    assert rows_of(table) == {1: 1, 3: 3}
+    table.close()
+
+
+def test_a_handle_that_nobody_holds_is_closed_cleanly() -> None:
+    store = MemoryObjectStore()
+    table = created(store, durability="group", group_interval_s=60)
+    table.upsert([{"k": 1, "v": 1}])
+    del table
+    gc.collect()
+    with opened(store, "rw") as table:
+        assert rows_of(table) == {1: 1}
