@@ -95,7 +95,7 @@ ROOMS = {
     ),
     "log": Room(
         (
-            *_of("wal", "log", "sync", "watermarks", "segments", "tail", "open_segments", "check"),
+            *_of("wal", "log", "appending", "sync", "watermarks", "segments", "tail", "open_segments", "check"),
             "kudu_core/wal/find_records.py",
         ),
         (
@@ -247,6 +247,29 @@ ROOMS = {
             "tests/hostile/input/test_names.py",
             "tests/table/lifecycle/test_writers.py",
             *_tests("crash", "faults"),
+        ),
+    ),
+    "object log": Room(
+        _of("wal/objects", "log_object", "object_tail", "object_fence", "object_log"),
+        (
+            *_tests("wal/objects", "log_object", "object_log"),
+            *_tests("table/in_store", "takeover", "requests", "outages", "readers", "killed"),
+            *_tests("table/in_store", "differential_in_store"),
+        ),
+    ),
+    "in store": Room(
+        (
+            *_of("table/lifecycle/in_store", "table_object", "found", "store_home", "open_store_writer"),
+            *_of("table/lifecycle/in_store", "open_store_reader", "create_in_store", "put_ids"),
+            *_of("tablet/store", "edit_records", "logged_manifest"),
+            *_of("table/stored", "store_place"),
+            *_of("objects", "object_files", "object_lease"),
+        ),
+        (
+            *_tests("objects", "object_files", "object_lease"),
+            *_tests("table/in_store", "takeover", "requests", "outages", "readers", "reading", "killed"),
+            *_tests("table/in_store", "differential_in_store"),
+            *_tests("objects", "tables"),
         ),
     ),
 }
