@@ -95,7 +95,8 @@ ROOMS = {
     ),
     "log": Room(
         (
-            *_of("wal", "log", "appending", "sync", "watermarks", "segments", "tail", "open_segments", "check"),
+            *_of("wal", "log", "appending", "sync", "watermarks", "segments", "tail"),
+            *_of("wal", "open_segments", "check"),
             "kudu_core/wal/find_records.py",
         ),
         (

@@ -34,6 +34,10 @@ class Slow:
     def __init__(self, inner: MemoryObjectStore) -> None:
         self._inner = inner
         self.is_slow = False
+        self.bytes_a_second = 0.0
+        """Of all answers together; 0: without a limit."""
+        self._mutex = threading.Lock()
+        self._free_s = 0.0
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
@@ -44,7 +48,14 @@ class Slow:
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         self._wait(GET_S)
-        return self._inner.get_ranges(path, ranges)
+        found = self._inner.get_ranges(path, ranges)
+        if self.bytes_a_second:
+            with self._mutex:  # one after the other over the link
+                self._free_s = max(time.monotonic(), self._free_s)
+                self._free_s += sum(map(len, found)) / self.bytes_a_second
+                left_s = self._free_s - time.monotonic()
+            time.sleep(max(0.0, left_s))
+        return found
 
     def put(self, path: str, data: bytes, condition: object) -> str:
         self._wait(PUT_S)
@@ -132,6 +143,30 @@ def test_cold_reads(benchmark: BenchmarkFixture, place: Place, what: str) -> Non
                 assert table.scan().to_table().num_rows == ROWS
 
     counted(benchmark, place, run, rounds=3)
+
+
+@pytest.mark.parametrize("columns", [None, ["v0", "v1", "v2"]], ids=["all columns", "3 columns"])
+def test_full_scan_over_a_link(benchmark: BenchmarkFixture, place: Place, columns: list[str] | None) -> None:
+    """Of 1 Gbit/s: which share of it a cold scan uses, and how much it reads of what it needs."""
+    with place.open("rw") as table:
+        table.compact(full=True)
+    place.slow.bytes_a_second = 125e6
+    shares = []
+    try:
+        with place.open() as warm:  # the log is read, and no page
+
+            def run() -> None:
+                with place.open() as table:
+                    before, began_s = table.metrics()["bytes_get"], time.perf_counter()
+                    assert table.scan(columns).to_table().num_rows == ROWS
+                    read = place.memory.counts()["bytes_get"] - before
+                    shares.append(read / 125e6 / (time.perf_counter() - began_s))
+
+            assert warm.count() == ROWS
+            benchmark.pedantic(run, rounds=3)  # type: ignore[no-untyped-call]
+    finally:
+        place.slow.bytes_a_second = 0.0
+    benchmark.extra_info["share_of_the_link"] = round(sorted(shares)[len(shares) // 2], 2)
 
 
 def test_refresh_with_nothing_new(benchmark: BenchmarkFixture, place: Place) -> None:

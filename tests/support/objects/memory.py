@@ -105,7 +105,9 @@ class MemoryObjectStore:
         with self.mutex:
             self._tally.sent("get", len(ranges))
             data = self._found(path).data
-            return [data[offset : offset + length] for offset, length in ranges]
+            pieces = [data[offset : offset + length] for offset, length in ranges]
+            self._tally.moved("get", sum(map(len, pieces)))
+            return pieces
 
     def put(self, path: str, data: bytes, condition: Condition) -> Version:
         with self.mutex:
