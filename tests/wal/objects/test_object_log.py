@@ -30,11 +30,13 @@ START = LogPlace(1, LogEnd(), 0)
 class World:
     """A store, and logs in it."""
 
-    def __init__(self, rules: list[Rule] | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, rules: list[Rule] | None = None, seed: int = 0, deadline_s: float = 20.0
+    ) -> None:
         self.memory = MemoryObjectStore()
         self.faulty = FaultyStore(self.memory, rules or [], seed=seed)
         self.store = RepeatingStore(
-            self.faulty, lambda name, data: log_put_id(data), StepClock(), deadline_s=20.0
+            self.faulty, lambda name, data: log_put_id(data), StepClock(), deadline_s=deadline_s
         )
         self.ids = random.Random(seed)
         self.epoch = 1
@@ -154,7 +156,7 @@ def test_random_threads_and_fates(seed: int) -> None:
     rules = [Rule(fate, ops=frozenset({"put"}), probability=odds, after=3) for fate in OF_WRITES]
     rules += [Rule(fate, ops=frozenset({"get"}), probability=odds) for fate in OF_READS]
     rules += [Rule("conflict", ops=frozenset({"put"}), probability=odds)]
-    world = World(rules if odds else [], seed)
+    world = World(rules if odds else [], seed, deadline_s=1e6)
     acknowledged: list[bytes] = []
 
     for life in range(3):
