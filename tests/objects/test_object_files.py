@@ -9,6 +9,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.pages.container import CONTAINER_ROWS, FileReader, FileWriter
+from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed, InternalError, InvalidArgument
 from kudu_core.fs.missing import FileMissing
 from kudu_core.objects.object_files import SMALL_BYTES, ObjectFiles
@@ -131,3 +132,46 @@ def test_a_table_in_a_store_is_backed_up_to_a_folder_and_restored_there(tmp_path
     table.close()
     with kc.restore(f"{tmp_path}/b", f"{tmp_path}/t") as restored:
         assert restored.count() == 100
+
+
+def test_what_was_asked_for_is_fetched_once_and_let_go_when_it_is_read() -> None:
+    memory = MemoryObjectStore()
+    with Pool(4) as pool:
+        files = ObjectFiles(client(memory), ROOT, pool)
+        data = random.Random(1).randbytes(1 << 20)
+        files.replace_file(PATH, data)
+        file = files.open_read(PATH, len(data))
+
+        def gets() -> int:
+            return memory.counts()["requests_get"]
+
+        file.pread(1, 0)  # the ends
+        before = gets()
+        assert file.ask(1000, 50_000)  # type: ignore[attr-defined]
+        assert not file.ask(1000, 50_000) and not file.ask(10, 50_500), "on its way"  # type: ignore[attr-defined]
+        assert file.pread(10, 50_500) == data[50_500:50_510]
+        assert file.pread(1000, 50_000) == data[50_000:51_000]
+        assert gets() == before + 1
+        assert file.pread(1000, 50_000) == data[50_000:51_000]
+        assert gets() == before + 2, "it is kept no longer"
+        for outside in ((0, 5), (10, -1), (10, len(data) - 5)):
+            assert not file.ask(*outside)  # type: ignore[attr-defined]
+        assert not file.ask(5, 3), "it is there"  # type: ignore[attr-defined]
+        file.close()
+        assert not file.ask(1000, 70_000)  # type: ignore[attr-defined]
+
+
+def test_a_file_that_will_be_opened_is_opened_without_a_wait() -> None:
+    memory = MemoryObjectStore()
+    with Pool(4) as pool:
+        files = ObjectFiles(client(memory), ROOT, pool)
+        data = random.Random(1).randbytes(100_000)
+        files.replace_file(PATH, data)
+        files.will_open(PATH, len(data))
+        files.will_open(PATH, len(data))
+        file = files.open_read(PATH, len(data))
+        assert (file.pread(40, 0), file.pread(9, len(data) - 9)) == (data[:40], data[-9:])
+        assert memory.counts()["requests_get"] == 2, "the beginning and the end, once"
+        files.will_open(f"{PATH}2", 10)
+        with pytest.raises(FileMissing):
+            files.open_read(f"{PATH}2", 10).pread(10, 0)

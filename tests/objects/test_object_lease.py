@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 import threading
 
 import pytest
 
 from kudu_core.errors import Locked
+from kudu_core.fs.processes import this_process
 from kudu_core.objects.object_lease import EXPIRES_S, ObjectLease, lease_put_id
 from tests.support.clock import ManualClock
 from tests.support.objects.fates import Rule
@@ -130,3 +132,24 @@ def test_a_child_of_a_fork_lets_go_without_a_word() -> None:
     lease.abandon()
     lease.release()
     assert not lease.held and world.memory.counts()["requests_put"] == puts
+
+
+def test_a_process_of_this_machine_that_is_dead_is_not_waited_for() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    me = this_process()
+    for other, free in (
+        (me._replace(pid=ended.pid), True),
+        (me, False),
+        (me._replace(pid=ended.pid, boot_id="another boot"), False),
+        (me._replace(pid=ended.pid, host="elsewhere"), False),
+    ):
+        world = World()
+        world.write(**other._asdict())
+        lease = world.lease()
+        if free:
+            lease.try_acquire()
+            lease.release()
+        else:
+            with pytest.raises(Locked):
+                lease.try_acquire()

@@ -125,6 +125,16 @@ class Handle:
         self.refresh()
         return missing.path
 
+    def again_where_lost(self, work: Callable[[], T]) -> T:
+        """What ``work`` says, which gives out nothing before it ends: once more, where a file of a table in a
+        store vanishes under it (protocol B14)."""
+        lost: str | None = None
+        while True:
+            try:
+                return work()
+            except FileMissing as missing:
+                lost = self.begin_again(missing, lost, begun=False)
+
     def of_now(self, at: object, read: Callable[[], T]) -> T:
         """What ``read`` says, which takes the newest snapshot where ``at`` is None: then once more, where the
         history of that is dropped before it is pinned, or by a refresh."""

@@ -169,7 +169,7 @@ class Scan(ArrowResult):
         >>> stock.scan(where=pc.field("price") > 2).count()
         2
         """
-        return self._handle.retrying(lambda engine: self._count())
+        return self._handle.again_where_lost(self._count)
 
     def _count(self) -> int:
         counts, bare, total = ScanCounts(), self._plan.spec_of(()), 0
@@ -196,15 +196,14 @@ class Scan(ArrowResult):
         >>> stock.scan().min_max("price")
         (1.5, 4.0)
         """
-        plan = self._plan
-        if plan.limit is not None:
+        if self._plan.limit is not None:
             raise InvalidArgument("min_max of a scan with limit= is not defined: any rows may be in it")
-        chosen = plan.schema.column(column)
+        return self._handle.again_where_lost(lambda: self._min_max(self._plan.schema.column(column)))
+
+    def _min_max(self, chosen: StoredColumn) -> tuple[Any, Any]:
+        plan, counts = self._plan, ScanCounts()
         whole = plan.filter is None and plan.lower is None and plan.upper is None
-        lows: list[Any] = []
-        highs: list[Any] = []
-        left: list[RowsAt] = []
-        counts = ScanCounts()
+        lows, highs, left = list[Any](), list[Any](), list[RowsAt]()
         for source in self._sources(counts):
             known = _known_bounds(source, chosen) if whole else None
             if known is None:

@@ -3,6 +3,8 @@ B9, B10, B14)."""
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,19 +12,33 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import Corruption
 from kudu_core.fs.missing import FileMissing
+from kudu_core.rowset.rows.rows_at import RowsAt
+from kudu_core.rowset.scan.scan import ScanCounts
+from kudu_core.table.read.scan import Scan
 from tests.support.clock import ManualClock
 from tests.support.inside import forget
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, opened, requests_of, rows_of, spent
 
-ROWS = pa.table({"k": list(range(200_000)), "v": list(range(200_000))})
+NUMBERS = np.random.default_rng(1).integers(0, 1 << 60, 200_000)
+ROWS = pa.table({"k": np.arange(len(NUMBERS)), "v": NUMBERS})  # in files that are not fetched whole
+SMALL = int((NUMBERS[:100_000] < 1 << 59).sum())
 
 
-def rewritten(table: kc.Table) -> None:
+def rewritten(table: kc.Table, store: MemoryObjectStore) -> None:
     """Other files hold the rows, and those of before are deleted."""
-    table.upsert([{"k": 0, "v": -1}])
+    before = {name for name in store.objects if name.endswith(".rows")}
+    keys = pa.array(range(100_000, 200_000))
+    values = np.random.default_rng().integers(1 << 59, 1 << 60, len(keys))
+    table.upsert(pa.table({"k": keys, "v": values}))
+    table.flush()
     table.compact(full=True)
-    table.gc()
+    for _ in range(1000):
+        table.gc()
+        if not before & set(store.objects):
+            return
+        time.sleep(0.001)
+    raise AssertionError(f"{before} are still there")
 
 
 def test_reads_begin_again_where_a_file_has_vanished() -> None:
@@ -30,24 +46,51 @@ def test_reads_begin_again_where_a_file_has_vanished() -> None:
     writer = created(store, file_grace_s=0.0)
     writer.insert(ROWS)
     for read in (
-        lambda reader: reader.get(7) == {"k": 7, "v": 7},
+        lambda reader: reader.get(7) == {"k": 7, "v": int(NUMBERS[7])},
         lambda reader: reader.get_many(pa.table({"k": [7, 8]})).num_rows == 2,
         lambda reader: reader.scan().to_table().num_rows == 200_000,
         lambda reader: reader.count() == 200_000,
-        lambda reader: reader.scan(where=[("v", "<", 3)]).count() == 3 or reader.get(0)["v"] == -1,
+        lambda reader: reader.scan(where=[("k", "<", 100_000), ("v", "<", 1 << 59)]).count() == SMALL,
     ):
         reader = opened(store)
-        rewritten(writer)
+        rewritten(writer, store)
         assert read(reader)
         reader.close()
+    writer.close()
+
+
+def test_answers_begin_again_where_an_open_file_vanishes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryObjectStore()
+    writer = created(store, file_grace_s=0.0)
+    writer.insert(ROWS)
+    sources, waiting = Scan._sources, list[int]()
+
+    def then_rewritten(scan: Scan, counts: ScanCounts) -> list[RowsAt]:
+        found = sources(scan, counts)
+        if waiting:
+            waiting.pop()
+            rewritten(writer, store)
+        return found
+
+    monkeypatch.setattr(Scan, "_sources", then_rewritten)
+    for answer in (
+        lambda scan: scan.count() == SMALL,
+        lambda scan: scan.min_max("v")[0] == min(NUMBERS[:100_000]),
+        lambda scan: scan.to_table().num_rows == SMALL,
+    ):
+        with opened(store) as reader:
+            waiting.append(1)
+            assert answer(reader.scan(where=[("k", "<", 100_000), ("v", "<", 1 << 59)]))
+            assert not waiting
     writer.close()
 
 
 def test_a_scan_in_the_middle_says_what_has_happened() -> None:
     store = MemoryObjectStore()
     writer = created(store, tablets=4, file_grace_s=0.0)
-    numbers = np.random.default_rng(1).integers(0, 1 << 60, ROWS.num_rows)
-    writer.insert(ROWS.set_column(1, "v", pa.array(numbers)))  # files that are not fetched whole
+    writer.insert(ROWS)
     reader = opened(store)
     scan = iter(reader.scan(order="key", batch_rows=100))
     next(scan)
