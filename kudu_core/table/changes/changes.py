@@ -122,8 +122,8 @@ class Changes(ArrowResult):
         return pa.schema(fields)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
-        for piece in self._net() if self._plan.net else self._in_time():
+        schema, read = self.schema, self._net if self._plan.net else self._in_time
+        for piece in self._handle.begun_again_where_lost(read):
             kept = self._filtered(piece)
             for lower in range(0, len(kept), BATCH_ROWS):
                 upper = min(lower + BATCH_ROWS, len(kept))
@@ -136,6 +136,9 @@ class Changes(ArrowResult):
         Only times are read.  A change of which two files tell, each of some columns, may count twice, and a
         key that was there before and after an overwrite does.
         """
+        return self._handle.again_where_lost(self._counts)
+
+    def _counts(self) -> tuple[np.ndarray, np.ndarray]:
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
         for _, part in self._stores():
             drop = part.dropped_ts

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from kudu_core.common.run.cycles import forget_others
@@ -108,9 +108,32 @@ class Handle:
             engine = self.opened()
         raise KuduError(f"{self.path} changed {STATE_TRIES} times while it was being read") from problem
 
-    def begin_again(self, missing: FileMissing, lost: str | None, begun: bool) -> str:
-        """After a file vanished under a scan: refresh, and answer with its path, for the scan to begin again
-        (protocol B14).  In a folder files stay readable while they are open, so there it is damage.
+    def again_where_lost(self, work: Callable[[], T]) -> T:
+        """What ``work`` says, which reads files that it has opened: once more, where one vanishes under it
+        (protocol B14)."""
+        lost: str | None = None
+        while True:
+            try:
+                return work()
+            except FileMissing as missing:
+                lost = self._begin_again(missing, lost, begun=False)
+
+    def begun_again_where_lost(self, read: Callable[[], Iterator[T]]) -> Iterator[T]:
+        """What ``read`` gives out, likewise; ``SnapshotTooOld`` where some of it was given out before."""
+        lost: str | None = None
+        while True:
+            begun = False
+            try:
+                for some in read():
+                    begun = True
+                    yield some
+                return
+            except FileMissing as missing:
+                lost = self._begin_again(missing, lost, begun=begun)
+
+    def _begin_again(self, missing: FileMissing, lost: str | None, *, begun: bool) -> str:
+        """After a file vanished that was open: refresh, and answer with its path, for who read it to begin
+        again.  In a folder files stay readable while they are open, so there it is damage.
 
         ``lost``: the path that was missing before; ``begun``: rows were given out, so that it cannot.
         """
@@ -119,21 +142,11 @@ class Handle:
         if begun:
             grace_s = self.engine.options.file_grace_s
             raise SnapshotTooOld(
-                f"{missing.path} was deleted while the scan read on: it took longer than file_grace_s, "
-                f"{grace_s:g} s, for which files stay that were replaced; give the table more, or scan less"
+                f"{missing.path} was deleted while it was being read, which took longer than file_grace_s, "
+                f"{grace_s:g} s, for which files stay that were replaced; give the table more, or read less"
             ) from missing
         self.refresh()
         return missing.path
-
-    def again_where_lost(self, work: Callable[[], T]) -> T:
-        """What ``work`` says, which gives out nothing before it ends: once more, where a file of a table in a
-        store vanishes under it (protocol B14)."""
-        lost: str | None = None
-        while True:
-            try:
-                return work()
-            except FileMissing as missing:
-                lost = self.begin_again(missing, lost, begun=False)
 
     def of_now(self, at: object, read: Callable[[], T]) -> T:
         """What ``read`` says, which takes the newest snapshot where ``at`` is None: then once more, where the

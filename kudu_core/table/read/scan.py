@@ -18,7 +18,6 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument
-from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.ordered import scan_in_order
@@ -227,6 +226,9 @@ class Scan(ArrowResult):
         >>> stock.scan(where=pc.field("id") == 1).explain().tablets
         1
         """
+        return self._handle.again_where_lost(self._explain)
+
+    def _explain(self) -> Explained:
         counts = ScanCounts()
         for source in self._sources(counts):
             row_ranges(source, self._spec, counts)
@@ -287,16 +289,7 @@ class Scan(ArrowResult):
         return few_rows(engine, self._plan, wanted, self._snapshot, counts)
 
     def _selected(self, counts: ScanCounts, *, whole: bool) -> Iterator[Selected]:
-        lost: str | None = None
-        while True:
-            begun = False
-            try:
-                for selected in self._selected_once(counts, whole=whole):
-                    begun = True
-                    yield selected
-                return
-            except FileMissing as missing:
-                lost = self._handle.begin_again(missing, lost, begun)
+        return self._handle.begun_again_where_lost(lambda: self._selected_once(counts, whole=whole))
 
     def _selected_once(self, counts: ScanCounts, *, whole: bool) -> Iterator[Selected]:
         spec = self._spec

@@ -14,7 +14,10 @@ from kudu_core.errors import Corruption
 from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.scan import ScanCounts
+from kudu_core.table.changes.change_blocks import WindowStore
+from kudu_core.table.changes.changes import Changes
 from kudu_core.table.read.scan import Scan
+from kudu_core.tablet.store.tablet import Tablet
 from tests.support.clock import ManualClock
 from tests.support.inside import forget
 from tests.support.objects.memory import MemoryObjectStore
@@ -79,10 +82,38 @@ def test_answers_begin_again_where_an_open_file_vanishes(
         lambda scan: scan.count() == SMALL,
         lambda scan: scan.min_max("v")[0] == min(NUMBERS[:100_000]),
         lambda scan: scan.to_table().num_rows == SMALL,
+        lambda scan: scan.explain().rowsets_pruned == 0,
     ):
         with opened(store) as reader:
             waiting.append(1)
             assert answer(reader.scan(where=[("k", "<", 100_000), ("v", "<", 1 << 59)]))
+            assert not waiting
+    writer.close()
+
+
+@pytest.mark.parametrize("net", [False, True])
+def test_changes_begin_again_where_an_open_file_vanishes(net: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryObjectStore()
+    writer = created(store, file_grace_s=0.0)
+    since = writer.insert(pa.table({"k": [-1], "v": [0]})).timestamp
+    writer.insert(ROWS)
+    opening, waiting = Changes._stores, list[int]()
+
+    def then_rewritten(changes: Changes) -> list[tuple[Tablet, WindowStore]]:
+        found = opening(changes)
+        if waiting:
+            waiting.pop()
+            rewritten(writer, store)
+        return found
+
+    monkeypatch.setattr(Changes, "_stores", then_rewritten)
+    for answer in (
+        lambda changes: sum(batch.num_rows for batch in changes) >= len(ROWS),
+        lambda changes: changes.counts()[1].sum() >= len(ROWS),
+    ):
+        with opened(store) as reader:
+            waiting.append(1)
+            assert answer(reader.changes(since, net=net))
             assert not waiting
     writer.close()
 
