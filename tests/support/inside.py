@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.table.changes import counts
+from kudu_core.table.changes.changes import Changes
 from kudu_core.table.opened.handle import handle_of
+from kudu_core.table.read.scan import Scan
 from kudu_core.table.stored import table_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from weakref import finalize
+
+    import pytest
 
     import kudu_core as kc
     from kudu_core._ext.columns.growing import AppendColumn
@@ -290,3 +294,18 @@ def forget(table: kc.Table) -> None:
     """Let go of a table as the death of its process does: nothing is written, nothing waited for."""
     watch_of(table).detach()
     engine_of(table).abandon()
+
+
+def after_opening(patch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Have ``then`` called whenever a scan, or changes, have opened the files that they will read."""
+
+    def calling(opening: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            found = opening(*arguments)
+            then()
+            return found
+
+        return called
+
+    patch.setattr(Scan, "_sources", calling(Scan._sources))
+    patch.setattr(Changes, "_stores", calling(Changes._stores))

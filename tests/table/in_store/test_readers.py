@@ -12,14 +12,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.errors import Corruption
 from kudu_core.fs.missing import FileMissing
-from kudu_core.rowset.rows.rows_at import RowsAt
-from kudu_core.rowset.scan.scan import ScanCounts
-from kudu_core.table.changes.change_blocks import WindowStore
-from kudu_core.table.changes.changes import Changes
-from kudu_core.table.read.scan import Scan
-from kudu_core.tablet.store.tablet import Tablet
 from tests.support.clock import ManualClock
-from tests.support.inside import forget
+from tests.support.inside import after_opening, forget
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, opened, requests_of, rows_of, spent
 
@@ -68,16 +62,8 @@ def test_answers_begin_again_where_an_open_file_vanishes(
     store = MemoryObjectStore()
     writer = created(store, file_grace_s=0.0)
     writer.insert(ROWS)
-    sources, waiting = Scan._sources, list[int]()
-
-    def then_rewritten(scan: Scan, counts: ScanCounts) -> list[RowsAt]:
-        found = sources(scan, counts)
-        if waiting:
-            waiting.pop()
-            rewritten(writer, store)
-        return found
-
-    monkeypatch.setattr(Scan, "_sources", then_rewritten)
+    waiting = list[int]()
+    after_opening(monkeypatch, lambda: rewritten(writer, store) if waiting and waiting.pop() else None)
     for answer in (
         lambda scan: scan.count() == SMALL,
         lambda scan: scan.min_max("v")[0] == min(NUMBERS[:100_000]),
@@ -97,16 +83,8 @@ def test_changes_begin_again_where_an_open_file_vanishes(net: bool, monkeypatch:
     writer = created(store, file_grace_s=0.0)
     since = writer.insert(pa.table({"k": [-1], "v": [0]})).timestamp
     writer.insert(ROWS)
-    opening, waiting = Changes._stores, list[int]()
-
-    def then_rewritten(changes: Changes) -> list[tuple[Tablet, WindowStore]]:
-        found = opening(changes)
-        if waiting:
-            waiting.pop()
-            rewritten(writer, store)
-        return found
-
-    monkeypatch.setattr(Changes, "_stores", then_rewritten)
+    waiting = list[int]()
+    after_opening(monkeypatch, lambda: rewritten(writer, store) if waiting and waiting.pop() else None)
     for answer in (
         lambda changes: sum(batch.num_rows for batch in changes) >= len(ROWS),
         lambda changes: changes.counts()[1].sum() >= len(ROWS),
