@@ -10,18 +10,21 @@ descriptor keeps it readable when it is deleted: whoever reads then meets ``File
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from kudu_core.common.run.locks import mutex
-from kudu_core.errors import Closed, InternalError, InvalidArgument, NotSupported
+from kudu_core.errors import Closed, InternalError, InvalidArgument, NotSupported, StoreError
 from kudu_core.fs.api import FileStat
 from kudu_core.fs.base import byte_views
 from kudu_core.fs.missing import FileMissing
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.objects.ahead import Ahead
 
 if TYPE_CHECKING:
     from kudu_core.common.run.pool import Pool, Task
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, ReaderLock, ReadFile, Sleep, WriteFile
+    from kudu_core.objects.ahead import Pieces
     from kudu_core.objects.api import Entry, ObjectStore
 
 HEAD_BYTES: Final = 64
@@ -30,8 +33,6 @@ TAIL_BYTES: Final = 16 << 10
 end, where most of what says how it is laid out lies."""
 SMALL_BYTES: Final = 64 << 10
 """A file that is not larger is fetched whole."""
-MOST_ASKED: Final = 256
-"""Pieces of a file that are on their way, or wait to be read."""
 MOST_COMING: Final = 4096
 """Files that will be opened."""
 MOST_BYTES: Final = 5 << 30
@@ -40,8 +41,6 @@ MOST_BYTES: Final = 5 << 30
 
 _Ends: TypeAlias = list[tuple[int, bytes]]
 """(offset, bytes) of the beginning and the end of a file."""
-
-
 class ObjectFiles:
     """See the module.  Paths begin with ``root``, a URL or any other text.  Thread safe."""
 
@@ -51,11 +50,12 @@ class ObjectFiles:
         self._root = root
         self._pool = pool
         self._mutex = mutex()
-        """Guards ``_sizes``; held for a moment."""
+        """Guards ``_sizes`` and ``_coming``; held for a moment."""
         self._sizes: dict[str, int] = {}
         """Of files that were written or opened, so that none is asked for when it is deleted."""
         self._coming: dict[tuple[str, int], Task[_Ends]] = {}
-        """By path and size: the ends of files that will be opened.  Under the mutex."""
+        """By path and size: the ends of files that will be opened."""
+        self.ahead = Ahead()
 
     def name_of(self, path: str) -> str:
         """The object of a path, "" for the root; ``InvalidArgument`` where it leads elsewhere."""
@@ -78,9 +78,8 @@ class ObjectFiles:
             size = self._entry(path).size
         with self._mutex:
             self._sizes[path] = size
-        with self._mutex:
             ends = self._coming.pop((path, size), None)
-        return _ReadObject(self._store, path, self.name_of(path), size, self._pool, ends)
+        return _ReadObject(self._store, path, self.name_of(path), size, self._pool, ends, self.ahead)
 
     def will_open(self, path: str, size: int) -> None:
         if self._pool is None:
@@ -207,9 +206,11 @@ class _ReadObject:
         size: int,
         pool: Pool | None,
         ends: Task[_Ends] | None,
+        ahead: Ahead,
     ) -> None:
         """``ends``: they are on their way."""
         self._coming = ends
+        self._ahead = ahead
         self._store = store
         self._pool = pool
         self._path = path
@@ -218,8 +219,7 @@ class _ReadObject:
         self._closed = False
         self._kept: _Ends | None = None
         """(offset, bytes) of the beginning and the end, from the first read on."""
-        self._asked: dict[tuple[int, int], Task[bytes]] = {}
-        """By (offset, bytes): what is on its way.  Plain steps of a dict: it needs no lock."""
+        self._asked: Pieces = {}
 
     @property
     def path(self) -> str:
@@ -242,26 +242,38 @@ class _ReadObject:
                 return data[offset - begin : offset - begin + n]
         for begin, length in list(self._asked):
             if begin <= offset and offset + n <= begin + length:
-                task = self._asked.get((begin, length))
-                if task is not None:
-                    data = task.result()
-                    if (begin, length) == (offset, n):
-                        self._asked.pop((begin, length), None)  # it is read once
-                    return data[offset - begin : offset - begin + n]
+                found = self._arrived((begin, length), keep=(begin, length) != (offset, n))
+                if found is not None:
+                    return found[offset - begin : offset - begin + n]
         return self._fetched([(offset, n)])[0]
 
+    def _arrived(self, piece: tuple[int, int], *, keep: bool) -> bytes | None:
+        """What was asked for, once it is there; None where it has to be asked for anew."""
+        task = self._asked.get(piece)
+        if task is None:
+            return None
+        data: bytes | None = None
+        with suppress(StoreError):  # of then: who reads now is told what the store says now
+            data = task.result()
+        if data is None or not keep:
+            self._asked.pop(piece, None)
+            self._ahead.forget(self._asked, [piece])
+        return data
+
     def ask(self, n: int, offset: int) -> bool:
-        """Begin to fetch what will be read; whether that was begun.  It is kept until it is read."""
+        """Begin to fetch what will be read; whether that was begun.  It is kept until it is read, or until
+        more is asked for than there is place."""
         if self._pool is None or self._closed or n <= 0 or offset < 0 or offset + n > self._size:
+            return False
+        if not self._ahead.takes(n):
             return False
         for begin, data in self._kept or ():
             if begin <= offset and offset + n <= begin + len(data):
                 return False
         if any(begin <= offset and offset + n <= begin + length for begin, length in list(self._asked)):
             return False
-        while len(self._asked) >= MOST_ASKED:
-            self._asked.pop(next(iter(list(self._asked))), None)
         self._asked[offset, n] = self._pool.submit(lambda: self._fetched([(offset, n)])[0])
+        self._ahead.note(self._asked, (offset, n))
         return True
 
     def preadv(self, sizes: Sequence[int], offset: int) -> list[bytes]:
@@ -275,7 +287,8 @@ class _ReadObject:
     def _ends(self) -> _Ends:
         coming, self._coming = self._coming, None
         if coming is not None:
-            return coming.result()
+            with suppress(StoreError):  # as in _arrived
+                return coming.result()
         return _ends_of(self._store, self._path, self._name, self._size)
 
     def _fetched(self, ranges: list[tuple[int, int]]) -> list[bytes]:
@@ -284,7 +297,9 @@ class _ReadObject:
     def close(self) -> None:
         self._closed = True
         self._kept = None
+        pieces = list(self._asked)
         self._asked.clear()
+        self._ahead.forget(self._asked, pieces)
 
 
 def _ends_of(store: ObjectStore, path: str, name: str, size: int) -> _Ends:

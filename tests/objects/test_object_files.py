@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -10,8 +12,9 @@ import pytest
 import kudu_core as kc
 from kudu_core.cfile.pages.container import CONTAINER_ROWS, FileReader, FileWriter
 from kudu_core.common.run.pool import Pool
-from kudu_core.errors import Closed, InternalError, InvalidArgument
+from kudu_core.errors import Closed, InternalError, InvalidArgument, StoreUnavailable
 from kudu_core.fs.missing import FileMissing
+from kudu_core.objects.ahead import Ahead
 from kudu_core.objects.object_files import SMALL_BYTES, ObjectFiles
 from tests.support.objects.memory import MemoryObjectStore, client
 
@@ -176,3 +179,59 @@ def test_a_file_that_will_be_opened_is_opened_without_a_wait() -> None:
         files.will_open(f"{PATH}2", 10)
         with pytest.raises(FileMissing):
             files.open_read(f"{PATH}2", 10).pread(10, 0)
+
+
+def test_an_outage_of_then_is_not_told_to_who_reads_now() -> None:
+    memory = MemoryObjectStore()
+    store = client(memory)
+    real, out, failed = store.read_ranges, [True], threading.Semaphore(0)
+
+    def failing(name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        if out:
+            failed.release()
+            raise StoreUnavailable("no answer", False)
+        return real(name, ranges)
+
+    with Pool(4) as pool:
+        files = ObjectFiles(store, ROOT, pool)
+        data = random.Random(1).randbytes(1 << 20)
+        files.replace_file(PATH, data)
+        store.read_ranges = failing  # type: ignore[method-assign]
+        files.will_open(PATH, len(data))
+        file = files.open_read(PATH, len(data))
+        assert file.ask(1000, 50_000)  # type: ignore[attr-defined]
+        for n, offset in ((1000, 50_000), (10, 0)):
+            with pytest.raises(StoreUnavailable):
+                file.pread(n, offset)
+        assert file.ask(1000, 70_000)  # type: ignore[attr-defined]
+        assert file.ask(1000, 90_000)  # type: ignore[attr-defined]
+        for _ in range(6):
+            assert failed.acquire(timeout=30)
+        out.clear()
+        assert file.pread(10, 0) == data[:10]
+        assert file.pread(1000, 70_000) == data[70_000:71_000]
+        assert file.pread(10, 90_100) == data[90_100:90_110], "a part of it"
+        assert files.ahead.bytes == 0
+
+
+def test_what_nobody_reads_makes_place() -> None:
+    with Pool(4) as pool:
+        memory = MemoryObjectStore()
+        files = ObjectFiles(client(memory), ROOT, pool)
+        data = random.Random(1).randbytes(1 << 20)
+        files.replace_file(PATH, data)
+        files.ahead = Ahead(100_000)
+        file, other = files.open_read(PATH, len(data)), files.open_read(PATH, len(data))
+        assert not file.ask(25_001, 0), "too large to be worth it"  # type: ignore[attr-defined]
+        for number in range(20):
+            for one in (file, other):
+                assert one.ask(10_000, 100_000 + 10_000 * number)  # type: ignore[attr-defined]
+        assert files.ahead.bytes == 100_000
+        before = memory.counts()["requests_get"]
+        for number in range(20):
+            offset = 100_000 + 10_000 * number
+            assert file.pread(10_000, offset) == data[offset : offset + 10_000]
+        assert memory.counts()["requests_get"] >= before + 15, "what had made place, anew"
+        assert files.ahead.bytes == 50_000
+        other.close()
+        assert files.ahead.bytes == 0
