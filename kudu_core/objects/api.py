@@ -1,6 +1,6 @@
 """What may be done with an object store, whoever runs it.
 
-``ObjectStore`` is what the engine will use: each call has one answer, whatever becomes of the requests by
+``ObjectStore`` is what the engine uses: each call has one answer, whatever becomes of the requests by
 which it is made (protocol B3).  ``Requests`` is what a store's client gives: one request, which may end
 without an answer.  ``repeating.py`` makes the first of the second.
 

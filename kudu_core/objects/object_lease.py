@@ -52,7 +52,7 @@ def _parsed(data: bytes) -> tuple[ProcessName, bytes, bool] | None:
 
 
 class ObjectLease:
-    """See the module and ``fs.api.Lease``.  ``lost`` is told when another one has taken it over."""
+    """See the module and ``fs.api.Lease``."""
 
     def __init__(
         self,
@@ -61,13 +61,11 @@ class ObjectLease:
         *,
         clock: Clock,
         new_id: Callable[[], bytes],
-        lost: Callable[[], object] = lambda: None,
     ) -> None:
         self.path = f"{root}/{NAME}"
         self._store = store
         self._clock = clock
         self._new_id = new_id
-        self._lost = lost
         self._me = this_process()
         self._version: Version | None = None
         """Of the LEASE that this object has put; None: it has none."""
@@ -141,10 +139,8 @@ class ObjectLease:
     # ---- holding ----
 
     def _renew_on(self) -> None:
-        while not self._stop.wait(RENEW_S):
-            if not self._renewed():
-                self._lost()
-                return
+        while not self._stop.wait(RENEW_S) and self._renewed():
+            pass
 
     def _renewed(self) -> bool:
         """False: another one has it."""

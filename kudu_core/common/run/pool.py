@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Generic, Self, TypeVar
 
@@ -19,6 +19,9 @@ from kudu_core.errors import Closed
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+ONE_BY_ONE = 8
+"""So many items of ``Pool.each``, or fewer, are done on the caller's thread."""
 
 
 def available_cores() -> int:
@@ -140,6 +143,11 @@ class Pool:
             if self._pid != os.getpid():
                 tasks.clear()  # in the child of a fork nobody works on them
             _settle(tasks)
+
+    def each(self, function: Callable[[T], object], items: Sequence[T]) -> None:
+        """``function`` of each item, which waits for the disk; a few are not worth the threads."""
+        for _ in self.map(function, items) if len(items) > ONE_BY_ONE else map(function, items):
+            pass
 
     def _submit_or_run(self, task: Task[R]) -> None:
         try:

@@ -6,7 +6,7 @@ has more to do between them (``overwrite.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,8 @@ if TYPE_CHECKING:
     from kudu_core.table.stored.alteration import Alteration
     from kudu_core.wal.format import Buffer
 
-ONE_BY_ONE = 8
-"""So many tablets, or fewer, are not worth the threads."""
-
-
 Flushed = dict[int, dict[int, list[Any]]]
-"""By tablet and rowset: what ``tablet.ingest.part.flush_changed`` has written."""
+"""By tablet and rowset: what ``tablet.ingest.install.flush_changed`` has written."""
 
 
 def commit_parts(
@@ -84,7 +80,7 @@ def prepare_parts(engine: Engine, parts: Sequence[ingest.IngestPart], written: l
         part.tablet.manifest.sync()
         install.link(part)
 
-    each_part(engine, prepare, parts)
+    engine.pool.each(prepare, parts)
     return flushed
 
 
@@ -150,7 +146,7 @@ def sync_manifests(engine: Engine, parts: Sequence[ingest.IngestPart]) -> None:
         assert part.tablet.manifest is not None
         part.tablet.manifest.sync()
 
-    each_part(engine, sync, parts)
+    engine.pool.each(sync, parts)
 
 
 def _discard(engine: Engine, parts: Sequence[ingest.IngestPart], written: Sequence[str]) -> None:
@@ -161,18 +157,6 @@ def _discard(engine: Engine, parts: Sequence[ingest.IngestPart], written: Sequen
     named = {f"{p.tablet.directory}/{name}" for p in parts for name in p.tablet.state.files}
     linked = [f"{p.tablet.directory}/{name}" for p in parts for _, name in p.staged]
     discard(engine.fs, [path for path in (*linked, *written) if path not in named])
-
-
-def each_part(
-    engine: Engine, work: Callable[[ingest.IngestPart], None], parts: Sequence[ingest.IngestPart]
-) -> None:
-    """What waits for the disk; of many tablets, several at a time."""
-    if len(parts) <= ONE_BY_ONE:
-        for part in parts:
-            work(part)
-        return
-    for _ in engine.pool.map(work, parts):
-        pass
 
 
 def _reserve_by_key(engine: Engine, parts: Sequence[ingest.IngestPart]) -> dict[int, Laying]:
@@ -209,7 +193,6 @@ def _laying_by_key(engine: Engine, part: ingest.IngestPart) -> Laying:
 
 __all__ = [
     "commit_parts",
-    "each_part",
     "ingest_record",
     "install_parts",
     "prepare_parts",

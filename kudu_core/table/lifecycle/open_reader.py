@@ -23,12 +23,11 @@ from kudu_core.table.lifecycle.checks import (
     table_state,
     tablet_states,
 )
+from kudu_core.table.lifecycle.replaying import replay_for_reader
 from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.read_end import ReadEnd
 from kudu_core.table.opened.table_file import TableFile
 from kudu_core.table.stored.table_state import TableState, tablet_directory
-from kudu_core.tablet.replay.bootstrap import Replay
-from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.edits import TabletState
 from kudu_core.wal import RECORD_KIND_INGEST, LogChanged, LogTail, Record, open_log
@@ -159,39 +158,13 @@ def _read_once(
             read_end=end,
         )
         try:
-            replayed = _replay(engine, end, tail, states, tokens_through)
+            replayed = replay_for_reader(engine, end, tail, tokens_through, _wanted(engine, end, states))
+            if replayed is None:
+                raise _Moved
         except BaseException:
             engine.discard()
             raise
     return engine, replayed
-
-
-def _replay(
-    engine: Engine, end: ReadEnd, tail: LogTail, states: dict[int, TabletState], tokens_through: int
-) -> int:
-    """Lay the records of the log into a reader's tablets, up to its end, which may come earlier by that; how
-    many they were.
-
-    ``tokens_through``: the last record whose token is in TABLE, or was dropped from it.
-    """
-    replay = Replay(
-        {tablet.id: tablet for tablet in engine.tablets},
-        engine.schema,
-        writer=False,
-        applied_writes=engine.writers.applied_writes,
-        tokens_through=tokens_through,
-    )
-    engine.tablet_context.cut = lambda: replay.position  # of a store that is full, and frozen
-    wanted = _wanted(engine, end, states)
-    unreplayed = replay_log(replay, tail, lambda found, record: False, wanted=wanted)
-    if unreplayed is not None:
-        end.stop_at(unreplayed)
-    engine.writers.learn(replay.applied_writes, replay.applied_jobs)
-    if end.visible_ts < engine.oldest_ts and end.unreplayed is not None:
-        raise end.unreplayed.as_corruption()  # the history of the time before it is gone
-    if end.visible_ts < engine.oldest_ts:
-        raise _Moved
-    return replay.records
 
 
 def _wanted(engine: Engine, end: ReadEnd, states: dict[int, TabletState]) -> Callable[[Record], bool]:

@@ -27,9 +27,7 @@ class PosixHome:
 
     def make_tablets(self, tablets: Sequence[Tablet]) -> None:
         """A directory and a first MANIFEST for each (protocol A1)."""
-        make = self._engine.pool.map if len(tablets) > ONE_BY_ONE else map
-        for _ in make(lambda tablet: self._make(tablet), tablets):
-            pass
+        self._engine.pool.each(self._make, tablets)
         self._engine.fs.sync_dir(f"{self._engine.path}/tablets")
 
     def _make(self, tablet: Tablet) -> None:
@@ -71,10 +69,6 @@ class PosixHome:
 
     def before_close(self) -> None:
         """There is nothing to do."""
-
-
-ONE_BY_ONE = 8
-"""So many tablets, or fewer, are not worth the threads."""
 
 
 if TYPE_CHECKING:

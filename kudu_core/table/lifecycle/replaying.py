@@ -11,7 +11,10 @@ from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.tablet.store.apply import renew_active
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.opened.read_end import ReadEnd
     from kudu_core.table.stored.table_state import TableState
     from kudu_core.tablet.replay.replay_log import RecordSource
     from kudu_core.wal import Record
@@ -59,6 +62,38 @@ def replay_for_writer(
     return replay
 
 
+def replay_for_reader(
+    engine: Engine,
+    end: ReadEnd,
+    tail: RecordSource,
+    tokens_through: int,
+    wanted: Callable[[Record], bool],
+) -> int | None:
+    """Lay the records of the log into a reader's tablets, up to its end, which may come earlier by that; how
+    many they were.  None: by then the history of that end is gone, and the table has to be read anew.
+
+    ``tokens_through``: the last record whose token is in TABLE, or was dropped from it.  ``wanted``: whether
+    a record is in the reader's picture.
+    """
+    replay = Replay(
+        {tablet.id: tablet for tablet in engine.tablets},
+        engine.schema,
+        writer=False,
+        applied_writes=engine.writers.applied_writes,
+        tokens_through=tokens_through,
+    )
+    engine.tablet_context.cut = lambda: replay.position  # of a store that is full, and frozen
+    unreplayed = replay_log(replay, tail, lambda found, record: False, wanted=wanted)
+    if unreplayed is not None:
+        end.stop_at(unreplayed)
+    engine.writers.learn(replay.applied_writes, replay.applied_jobs)
+    if end.visible_ts >= engine.oldest_ts:
+        return replay.records
+    if end.unreplayed is not None:
+        raise end.unreplayed.as_corruption()  # the history of the time before it is gone
+    return None
+
+
 def announce_files(engine: Engine) -> None:
     """Keys of records will be looked for in every rowset that may have them."""
     if engine.in_store:
@@ -67,4 +102,4 @@ def announce_files(engine: Engine) -> None:
                 rowset.will_open(NEWEST)
 
 
-__all__ = ["announce_files", "replay_for_writer"]
+__all__ = ["announce_files", "replay_for_reader", "replay_for_writer"]

@@ -46,6 +46,9 @@ class StoredTable(Protocol):
     def is_unwritten(self) -> bool:
         """Of a reader: whether nobody has the table open for writing, nor has since the state was read."""
 
+    def requests(self) -> Mapping[str, int]:
+        """For ``Table.metrics``: what was asked of the store, by metric; of a folder nothing."""
+
 
 class TableFile(FencedFile[TableState]):
     """See ``StoredTable``: a file."""
@@ -95,6 +98,9 @@ class TableFile(FencedFile[TableState]):
         except OSError as exc:
             self.poison(exc)
             raise
+
+    def requests(self) -> Mapping[str, int]:
+        return {}
 
     def _install(self, state: TableState) -> None:
         # What is known to be on disk of the manifests costs nothing to say here.

@@ -18,7 +18,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument
-from kudu_core.rowset.disk.diskrowset import DiskRowsAt
+from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.ordered import scan_in_order
 from kudu_core.rowset.scan.row_ranges import Candidates
@@ -250,31 +250,31 @@ class Scan(ArrowResult):
         columns = plan.needed()
         check_columns(engine, plan.schema, columns)
         needed = {column.id for column in columns}  # columns of the key never change
-        sources: list[RowsAt] = []
+        found: list[RowsAt | DiskRowSet] = []
         snapshot, seen = self._snapshot, 0
-        if engine.in_store:
-            for view in [tablet.view for tablet in planned_tablets(engine, plan, snapshot)]:
-                for place in view.tree.between(plan.lower, plan.upper):
-                    view.rowsets[place].will_open(snapshot)
         for tablet in planned_tablets(engine, plan, snapshot):
             view = tablet.view
             for memory in (view.active, *view.frozen):
                 if len(memory):
                     seen += 1
-                    sources.append(memory.at(snapshot))
+                    found.append(memory.at(snapshot))
             seen += len(view.rowsets)
             places = view.tree.between(plan.lower, plan.upper)
             if plan.ordered and len(places) > 1:
                 view.note_ordered(places, plan.limit)
             for place in places:
                 rowset = view.rowsets[place]
-                if pruning.columns and not pruning.rowset_may_match(rowset, snapshot):
-                    continue
-                rows = rowset.opened_at(snapshot, needed)
-                if rows is not None:
-                    sources.append(rows)
+                if not pruning.columns or pruning.rowset_may_match(rowset, snapshot):
+                    found.append(rowset)
                     if engine.in_store:
-                        rows.file.scans.ask_sections(list(needed))
+                        rowset.will_open(snapshot)
+        sources: list[RowsAt] = []
+        for one in found:
+            rows = one.opened_at(snapshot, needed) if isinstance(one, DiskRowSet) else one
+            if rows is not None:
+                sources.append(rows)
+                if engine.in_store and isinstance(rows, DiskRowsAt):
+                    rows.file.scans.ask_sections(list(needed))
         return sources, seen, seen - len(sources)
 
     def _few(self, counts: ScanCounts) -> list[pa.RecordBatch] | None:

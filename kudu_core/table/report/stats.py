@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
-from kudu_core.table.lifecycle.in_store.table_object import TableObject
 from kudu_core.table.lifecycle.lost import lost_usage
 
 if TYPE_CHECKING:
@@ -155,8 +154,6 @@ def _columns(engine: Engine) -> list[dict[str, Any]]:
 def metrics(engine: Engine) -> dict[str, float]:
     """See ``Table.metrics``."""
     cache = engine.cache.statistics()
-    table = engine.table_file
-    requests = table.store.counts() if isinstance(table, TableObject) else {}
     lost_files, lost_bytes = (0, 0) if engine.in_store else lost_usage(engine.fs, engine.path)
     log = engine.log if engine.writer else None
     return {
@@ -172,7 +169,7 @@ def metrics(engine: Engine) -> dict[str, float]:
         "rowsets": sum(len(tablet.view.rowsets) for tablet in engine.tablets),
         "lost_files": lost_files,
         "lost_bytes": lost_bytes,
-        **requests,
+        **engine.table_file.requests(),
         **{f"page_cache_{field.name}": getattr(cache, field.name) for field in fields(cache)},
     }
 

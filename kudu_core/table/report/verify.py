@@ -20,7 +20,6 @@ from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
 from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, FileRef, RowSetMeta
-from kudu_core.table.lifecycle.in_store import looking
 from kudu_core.table.lifecycle.lost import FOLDER, lost_usage
 from kudu_core.table.lifecycle.open_reader import open_for_reading
 from kudu_core.tablet.ingest.install import part_of
@@ -104,8 +103,10 @@ def opened_anew(engine: Engine) -> Engine:
     """
     engine.table_file.fence()
     durable = {t.id: t.manifest.proven_number for t in engine.tablets if t.manifest is not None}
-    if is_in_store(engine):
-        fresh = looking.opened_beside(engine)
+    if engine.in_store:
+        from kudu_core.table.lifecycle.in_store.looking import opened_beside
+
+        fresh = opened_beside(engine)
     else:
         fresh, _ = open_for_reading(engine.fs, engine.path, None, engine.clock, None)
     for tablet in fresh.tablets:
@@ -118,13 +119,9 @@ def opened_anew(engine: Engine) -> Engine:
     return fresh
 
 
-def is_in_store(engine: Engine) -> bool:
-    return engine.table_file.state.place is not None
-
-
 def is_written(engine: Engine) -> bool:
     """Whether somebody may replace files of the table meanwhile."""
-    if is_in_store(engine):
+    if engine.in_store:
         return not engine.table_file.is_unwritten()
     return engine.fs.lease(f"{engine.path}/LOCK").holder() is not None
 
@@ -133,7 +130,7 @@ def verify_frame(engine: Engine) -> Verified:
     """What is not of one tablet, of a table that was just opened for reading: the log, record by record, with
     the files that it alone names, and what lies in the folders."""
     check_replayed(engine)
-    if is_in_store(engine):
+    if engine.in_store:
         return _verify_frame_in_store(engine)
     fs, path = engine.fs, engine.path
     records_read, waiting = verify_log(engine)
@@ -154,6 +151,9 @@ def verify_frame(engine: Engine) -> Verified:
 
 def _verify_frame_in_store(engine: Engine) -> Verified:
     """As ``verify_frame``: what an ingest's record names is in its edits (protocol B7)."""
+    # What few tables need is not loaded with the others.
+    from kudu_core.table.lifecycle.in_store import looking
+
     count = 0
     for record in looking.log_records(engine):
         if record.kind in (RECORD_KIND_WRITE, RECORD_KIND_INGEST):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.objects.object_files import ObjectFiles
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import URL
 
@@ -106,6 +107,21 @@ def test_a_scan_waits_for_the_ends_of_files_their_indexes_and_their_pages(
     table, rounds = reader
     assert table.scan(["v0", "s0"]).to_table().num_rows == ROWS
     assert rounds.rounds <= 4, "of four rowsets together"
+
+
+def test_nothing_is_asked_of_rowsets_that_statistics_rule_out(
+    reader: tuple[kc.Table, Rounds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced: list[str] = []
+    monkeypatch.setattr(ObjectFiles, "will_open", lambda files, path, size: announced.append(path))
+    table, rounds = reader
+    before = rounds.requests
+    for where in ([("v0", "<", 0)], [("v1", ">", 1 << 41), ("s0", "=", "no such text")]):
+        scan = table.scan(where=where)
+        assert scan.to_table().num_rows == scan.count() == 0
+    assert rounds.requests == before and not announced
+    assert table.scan(where=[("v0", ">", 0)]).count() > 0
+    assert len(announced) == 4
 
 
 def test_a_scan_of_few_columns_reads_their_bytes(reader: tuple[kc.Table, Rounds]) -> None:

@@ -5,7 +5,7 @@ TABLE, the snapshots, the log to its first missing number, and TABLE once more w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.pool import Pool
@@ -18,11 +18,9 @@ from kudu_core.table.lifecycle.checks import followed_by
 from kudu_core.table.lifecycle.in_store.found import SnapshotMissing, snapshots_of, tail_of, with_edits
 from kudu_core.table.lifecycle.in_store.put_ids import new_id
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, place_of, read_table
-from kudu_core.table.lifecycle.replaying import announce_files
+from kudu_core.table.lifecycle.replaying import announce_files, replay_for_reader
 from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.read_end import ReadEnd
-from kudu_core.tablet.replay.bootstrap import Replay
-from kudu_core.tablet.replay.replay_log import replay_log
 from kudu_core.wal import LogChanged
 from kudu_core.wal.objects.log_object import log_name
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from kudu_core.common.run.clock import Clock
     from kudu_core.objects.api import ObjectStore
     from kudu_core.table.stored.table_state import TableState
-    from kudu_core.wal import Record
-    from kudu_core.wal.objects.object_tail import ObjectTail
 
 READ_TRIES = 20
 READ_PAUSE_S = 0.05
@@ -133,7 +129,13 @@ class StoreReader:
             read_end=end,
         )
         try:
-            replayed = _replay(engine, end, tail, state.applied_ts)
+            if tail.holds_records:
+                announce_files(engine)
+            replayed = replay_for_reader(
+                engine, end, tail, state.applied_ts, lambda record: record.ts <= end.visible_ts
+            )
+            if replayed is None:
+                raise _Shortened
         except BaseException:
             engine.discard()
             raise
@@ -143,35 +145,6 @@ class StoreReader:
 
 def _grace_s(state: TableState) -> float:
     return state.options.file_grace_s
-
-
-def _replay(engine: Engine, end: ReadEnd, tail: ObjectTail, tokens_through: int) -> int:
-    """Lay the records of the log into a reader's tablets, up to its end; how many they were."""
-    replay = Replay(
-        {tablet.id: tablet for tablet in engine.tablets},
-        engine.schema,
-        writer=False,
-        applied_writes=engine.writers.applied_writes,
-        tokens_through=tokens_through,
-    )
-    engine.tablet_context.cut = lambda: replay.position
-    if tail.holds_records:
-        announce_files(engine)
-    unreplayed = replay_log(
-        replay, tail, lambda found, record: False, wanted=_until(lambda: end.visible_ts)
-    )
-    if unreplayed is not None:
-        end.stop_at(unreplayed)
-    engine.writers.learn(replay.applied_writes, replay.applied_jobs)
-    if end.visible_ts < engine.oldest_ts:
-        if end.unreplayed is not None:
-            raise end.unreplayed.as_corruption()  # the history of the time before it is gone
-        raise _Shortened
-    return replay.records
-
-
-def _until(end: Callable[[], int]) -> Callable[[Record], bool]:
-    return lambda record: record.ts <= end()
 
 
 __all__ = ["StoreReader"]

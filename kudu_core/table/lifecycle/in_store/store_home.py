@@ -13,7 +13,7 @@ from kudu_core.errors import NotSupported
 from kudu_core.fs.scratch import scratch_folder
 from kudu_core.table.lifecycle.in_store.table_object import place_of
 from kudu_core.table.lifecycle.purge import purge
-from kudu_core.table.stored.store_place import MAX_SNAPSHOT_BYTES, SnapshotRef, StorePlace
+from kudu_core.table.stored.store_place import MAX_SNAPSHOT_BYTES, SnapshotRef
 from kudu_core.table.stored.table_state import tablet_directory
 from kudu_core.tablet.store.edits import TabletState, file_name
 from kudu_core.tablet.store.logged_manifest import LoggedManifest
@@ -110,10 +110,13 @@ class StoreHome:
             snapshots = {**place_of(state).snapshots, **refs}
             listed = {entry.id for entry in state.tablets}
             kept = {i: ref for i, ref in snapshots.items() if i in listed}
-            prev = place.prev
-            told = StorePlace(
-                b"", place.first, (prev.put_id, prev.ts, prev.lsn), place.through, kept
-            )  # each put gives it an id
+            told = replace(
+                place_of(state),
+                log_first=place.first,
+                log_prev=place.prev,
+                through=place.through,
+                snapshots=kept,
+            )
             return replace(state, place=told)
 
         if self._closing:

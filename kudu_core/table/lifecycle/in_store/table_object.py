@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -138,6 +138,9 @@ class TableObject:
         except TableNotFound:
             return False
         return (now.epoch, now.clean_end) == (self.state.epoch, self.state.clean_end) and now.clean_end > 0
+
+    def requests(self) -> Mapping[str, int]:
+        return self.store.counts()
 
 
 if TYPE_CHECKING:
