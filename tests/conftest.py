@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import clock
+from tests.support.fs.faulty import SimulatedCrash
 from tests.support.fs.slow import disk
 from tests.support.tables import make, others, path, small_segments, table
+from tests.support.threads import dead_are_quiet
 
 __all__ = ["disk", "make", "others", "path", "small_segments", "table"]
 
@@ -39,7 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rewrite", action="store_true", help="write golden files anew instead of comparing")
 
 
+@pytest.hookimpl(trylast=True)  # pytest has its own hook for what threads raise by then
 def pytest_configure(config: pytest.Config) -> None:
+    dead_are_quiet(SimulatedCrash)
     # Modules that draw their cases while they are collected, and child processes, read the environment.
     os.environ["KUDU_CORE_SEED"] = str(config.getoption("--seed"))
     if config.getoption("--ahead"):

@@ -12,7 +12,8 @@ import kudu_core as kc
 from kudu_core.objects.api import Existing, Replaced
 from kudu_core.objects.repeating import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from tests.objects.test_contract import body, id_of
-from tests.support.objects.fates import OF_WRITES, Fate, Rule, SimulatedCrash, by_chance
+from tests.support.fs.faulty import SimulatedCrash
+from tests.support.objects.fates import OF_WRITES, Fate, Rule, by_chance
 from tests.support.objects.faulty import FaultyStore
 from tests.support.objects.memory import MemoryObjectStore, StepClock, client
 

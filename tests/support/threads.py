@@ -1,4 +1,4 @@
-"""Threads of one test: they work until the time is up or one of them fails."""
+"""Threads of one test: they work until the time is up or one of them fails.  And those of the dead."""
 
 from __future__ import annotations
 
@@ -53,6 +53,18 @@ class Run:
         if self.errors:
             raise self.errors[0]
         assert not self.missing(), f"hardly happened: {self.missing()} of {self.wanted}, done: {self.counts}"
+
+
+def dead_are_quiet(*deaths: type[BaseException]) -> None:
+    """From now on, a thread that one of ``deaths`` ends says nothing of it: it is the thread of a process
+    whose death is played, and the one that plays it goes on."""
+    usual = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        if not issubclass(args.exc_type, deaths):
+            usual(args)
+
+    threading.excepthook = hook
 
 
 def together(count: int, call: Callable[[int], None]) -> None:

@@ -71,7 +71,7 @@ LOOKS = frozenset(
 
 
 class SimulatedCrash(Exception):
-    """The machine stopped: this call did not happen, and no later one does, in any thread.
+    """The machine, or the process, stopped: this call did not happen, and no later one does, in any thread.
 
     An ``Exception``, so that thread pools carry it like any other, but no ``OSError``, so that no
     handling of I/O errors takes it for one.  Who swallows it gains nothing: the next call raises it too.

@@ -26,10 +26,6 @@ OF_READS: tuple[Fate, ...] = ("refused", "busy")
 """What may happen to any request and must be borne without an error."""
 
 
-class SimulatedCrash(Exception):
-    """The client's process is dead: it sends nothing any more.  What it has sent goes on."""
-
-
 class Request(NamedTuple):
     """The ``number``-th request (from 1).  ``path``: of a listing its prefix, of a delete its first."""
 
@@ -57,8 +53,8 @@ class Rule:
     * "busy": not applied; the store asks for patience (503).
     * "slow": answered, ``seconds`` later.
     * "short", "flip": of a read, a part of its beginning, or one bit turned over; of a write as "lost".
-    * "crash before", "crash after": the client dies before it has sent the request, or before it has the
-      answer.
+    * "crash before", "crash after": the client dies, before it has sent the request, or before it has the
+      answer (``SimulatedCrash``).
 
     ``how`` is only the HTTP server's: by what an answer is missing: "500", "503", "reset", "hang".
     """

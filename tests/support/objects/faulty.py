@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kudu_core.errors import StoreError
 from kudu_core.objects.api import ALWAYS, Unknown, Unmet
-from tests.support.objects.fates import Fates, Op, Rule, SimulatedCrash
+from tests.support.fs.faulty import SimulatedCrash
+from tests.support.objects.fates import Fates, Op, Rule
 
 if TYPE_CHECKING:
     from typing import TypeVar

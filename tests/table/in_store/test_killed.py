@@ -3,6 +3,7 @@ there, nothing is there in part or twice, and nothing that is named is gone."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ import pytest
 import kudu_core as kc
 from kudu_core.table.lifecycle.in_store import store_home
 from kudu_core.wal.objects import object_log
+from tests.support.cases.wal import eventually
+from tests.support.fs.faulty import SimulatedCrash
 from tests.support.inside import forget
-from tests.support.objects.fates import Rule, SimulatedCrash
+from tests.support.objects.fates import Rule
 from tests.support.objects.faulty import FaultyStore
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, guard_deletes, opened, rows_of, taken_over
@@ -149,6 +152,16 @@ def test_killed_at_each_request(
         nth += 1 if every or nth < 25 else 3
         assert nth < 1000
     assert nth > 3
+
+
+def test_the_threads_of_the_dead_are_quiet() -> None:
+    """The log's thread may come to a request of its own after the one that kills."""
+    store = FaultyStore(MemoryObjectStore())
+    table = created(store, durability="group")
+    store.fates.rules = [Rule("crash before", ops=frozenset({"put"}))]
+    table.upsert([{"k": 1, "v": 1}])
+    eventually(lambda: store.crashed and not any(one.name == "kudu-log" for one in threading.enumerate()))
+    forget(table)
 
 
 def test_the_guard_of_deletes_finds_what_it_is_for() -> None:

@@ -18,7 +18,8 @@ from kudu_core.wal.objects.object_fence import put_fence
 from kudu_core.wal.objects.object_log import ObjectLog
 from kudu_core.wal.objects.object_tail import ObjectTail
 from tests.support.clock import Clock, ManualClock
-from tests.support.objects.fates import OF_READS, OF_WRITES, Rule, SimulatedCrash
+from tests.support.fs.faulty import SimulatedCrash
+from tests.support.objects.fates import OF_READS, OF_WRITES, Rule
 from tests.support.objects.faulty import FaultyStore
 from tests.support.objects.memory import MemoryObjectStore, StepClock
 
