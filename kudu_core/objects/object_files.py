@@ -19,12 +19,12 @@ from kudu_core.fs.api import FileStat
 from kudu_core.fs.base import byte_views
 from kudu_core.fs.missing import FileMissing
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.objects.ahead import Ahead
+from kudu_core.objects.asked_pieces import AskedPieces
 
 if TYPE_CHECKING:
     from kudu_core.common.run.pool import Pool, Task
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, ReaderLock, ReadFile, Sleep, WriteFile
-    from kudu_core.objects.ahead import Pieces
+    from kudu_core.objects.asked_pieces import Pieces
     from kudu_core.objects.api import Entry, ObjectStore
 
 HEAD_BYTES: Final = 64
@@ -55,7 +55,7 @@ class ObjectFiles:
         """Of files that were written or opened, so that none is asked for when it is deleted."""
         self._coming: dict[tuple[str, int], Task[_Ends]] = {}
         """By path and size: the ends of files that will be opened."""
-        self.ahead = Ahead()
+        self.asked = AskedPieces()
 
     def name_of(self, path: str) -> str:
         """The object of a path, "" for the root; ``InvalidArgument`` where it leads elsewhere."""
@@ -79,7 +79,7 @@ class ObjectFiles:
         with self._mutex:
             self._sizes[path] = size
             ends = self._coming.pop((path, size), None)
-        return _ReadObject(self._store, path, self.name_of(path), size, self._pool, ends, self.ahead)
+        return _ReadObject(self._store, path, self.name_of(path), size, self._pool, ends, self.asked)
 
     def will_open(self, path: str, size: int) -> None:
         if self._pool is None:
@@ -206,11 +206,11 @@ class _ReadObject:
         size: int,
         pool: Pool | None,
         ends: Task[_Ends] | None,
-        ahead: Ahead,
+        pieces: AskedPieces,
     ) -> None:
         """``ends``: they are on their way."""
         self._coming = ends
-        self._ahead = ahead
+        self._pieces = pieces
         self._store = store
         self._pool = pool
         self._path = path
@@ -257,7 +257,7 @@ class _ReadObject:
             data = task.result()
         if data is None or not keep:
             self._asked.pop(piece, None)
-            self._ahead.forget(self._asked, [piece])
+            self._pieces.forget(self._asked, [piece])
         return data
 
     def ask(self, n: int, offset: int) -> bool:
@@ -265,7 +265,7 @@ class _ReadObject:
         more is asked for than there is place."""
         if self._pool is None or self._closed or n <= 0 or offset < 0 or offset + n > self._size:
             return False
-        if not self._ahead.takes(n):
+        if not self._pieces.takes(n):
             return False
         for begin, data in self._kept or ():
             if begin <= offset and offset + n <= begin + len(data):
@@ -273,7 +273,7 @@ class _ReadObject:
         if any(begin <= offset and offset + n <= begin + length for begin, length in list(self._asked)):
             return False
         self._asked[offset, n] = self._pool.submit(lambda: self._fetched([(offset, n)])[0])
-        self._ahead.note(self._asked, (offset, n))
+        self._pieces.note(self._asked, (offset, n))
         return True
 
     def preadv(self, sizes: Sequence[int], offset: int) -> list[bytes]:
@@ -299,7 +299,7 @@ class _ReadObject:
         self._kept = None
         pieces = list(self._asked)
         self._asked.clear()
-        self._ahead.forget(self._asked, pieces)
+        self._pieces.forget(self._asked, pieces)
 
 
 def _ends_of(store: ObjectStore, path: str, name: str, size: int) -> _Ends:

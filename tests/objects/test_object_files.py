@@ -14,7 +14,7 @@ from kudu_core.cfile.pages.container import CONTAINER_ROWS, FileReader, FileWrit
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed, InternalError, InvalidArgument, StoreUnavailable
 from kudu_core.fs.missing import FileMissing
-from kudu_core.objects.ahead import Ahead
+from kudu_core.objects.asked_pieces import AskedPieces
 from kudu_core.objects.object_files import SMALL_BYTES, ObjectFiles
 from tests.support.objects.memory import MemoryObjectStore, client
 
@@ -211,7 +211,7 @@ def test_an_outage_of_then_is_not_told_to_who_reads_now() -> None:
         assert file.pread(10, 0) == data[:10]
         assert file.pread(1000, 70_000) == data[70_000:71_000]
         assert file.pread(10, 90_100) == data[90_100:90_110], "a part of it"
-        assert files.ahead.bytes == 0
+        assert files.asked.bytes == 0
 
 
 def test_what_nobody_reads_makes_place() -> None:
@@ -220,18 +220,18 @@ def test_what_nobody_reads_makes_place() -> None:
         files = ObjectFiles(client(memory), ROOT, pool)
         data = random.Random(1).randbytes(1 << 20)
         files.replace_file(PATH, data)
-        files.ahead = Ahead(100_000)
+        files.asked = AskedPieces(100_000)
         file, other = files.open_read(PATH, len(data)), files.open_read(PATH, len(data))
         assert not file.ask(25_001, 0), "too large to be worth it"  # type: ignore[attr-defined]
         for number in range(20):
             for one in (file, other):
                 assert one.ask(10_000, 100_000 + 10_000 * number)  # type: ignore[attr-defined]
-        assert files.ahead.bytes == 100_000
+        assert files.asked.bytes == 100_000
         before = memory.counts()["requests_get"]
         for number in range(20):
             offset = 100_000 + 10_000 * number
             assert file.pread(10_000, offset) == data[offset : offset + 10_000]
         assert memory.counts()["requests_get"] >= before + 15, "what had made place, anew"
-        assert files.ahead.bytes == 50_000
+        assert files.asked.bytes == 50_000
         other.close()
-        assert files.ahead.bytes == 0
+        assert files.asked.bytes == 0

@@ -19,7 +19,7 @@ Pieces: TypeAlias = "dict[Piece, Task[bytes]]"
 """Of a file: what is on its way, or waits to be read.  Plain steps of a dict need no lock."""
 
 
-class Ahead:
+class AskedPieces:
     """The pieces of all files.  The oldest make place for new ones, and are fetched when they are read."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -56,4 +56,4 @@ class Ahead:
             self.bytes -= piece[1]
 
 
-__all__ = ["Ahead", "Piece", "Pieces"]
+__all__ = ["AskedPieces", "Piece", "Pieces"]
