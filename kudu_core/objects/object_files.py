@@ -24,8 +24,8 @@ from kudu_core.objects.asked_pieces import AskedPieces
 if TYPE_CHECKING:
     from kudu_core.common.run.pool import Pool, Task
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, ReaderLock, ReadFile, Sleep, WriteFile
-    from kudu_core.objects.asked_pieces import Pieces
     from kudu_core.objects.api import Entry, ObjectStore
+    from kudu_core.objects.asked_pieces import Pieces
 
 HEAD_BYTES: Final = 64
 TAIL_BYTES: Final = 16 << 10
