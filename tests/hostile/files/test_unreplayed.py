@@ -317,7 +317,7 @@ def test_a_repair_can_leave_records_out(made: Made, monkeypatch: pytest.MonkeyPa
     """``replay_log`` goes on where it is told to, and none of the record is in the tablets."""
     made.forge(3, duplicate_key)
     left_out: list[Unreplayed] = []
-    import kudu_core.table.lifecycle.open_reader as opening
+    import kudu_core.table.lifecycle.replaying as opening
 
     def replay(replay: Replay, tail: Any, skip: Any, **named: Any) -> Any:
         def leave_out(found: Unreplayed, record: Any) -> bool:
