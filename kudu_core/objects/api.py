@@ -26,8 +26,8 @@ All three of a store have ``unknown``: whether what was to be put or deleted may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kudu_core.errors import KuduError
 
@@ -78,6 +78,9 @@ class Replaced(KuduError):
 
 class ObjectStore(Protocol):
     """See the module.  Thread safe."""
+
+    storage_options: Mapping[str, Any] | None
+    """What its client was given, for processes that are to open the same table."""
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         """A whole object.  ``FileNotFoundError``; ``Corruption`` when it is longer than ``limit`` bytes."""

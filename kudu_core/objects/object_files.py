@@ -52,7 +52,7 @@ class ObjectFiles:
         self._mutex = mutex()
         """Guards ``_sizes`` and ``_coming``; held for a moment."""
         self._sizes: dict[str, int] = {}
-        """Of files that were written or opened, so that none is asked for when it is deleted."""
+        """Of files that were written, listed or opened, so that none is asked for when it is deleted."""
         self._coming: dict[tuple[str, int], Task[_Ends]] = {}
         """By path and size: the ends of files that will be opened."""
         self.asked = AskedPieces()
@@ -125,8 +125,12 @@ class ObjectFiles:
         return self._store.entries(self.name_of(path))
 
     def listdir(self, path: str) -> list[str]:
+        """The sizes of all that lies there are known afterwards."""
         cut = len(self.name_of(path)) + 1 if path != self._root else 0
-        return sorted({entry.name[cut:].partition("/")[0] for entry in self._beneath(path)})
+        found = self._beneath(path)
+        with self._mutex:
+            self._sizes |= {f"{self._root}/{entry.name}": entry.size for entry in found}
+        return sorted({entry.name[cut:].partition("/")[0] for entry in found})
 
     def is_dir(self, path: str) -> bool:
         return bool(self._beneath(path))

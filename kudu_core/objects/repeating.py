@@ -8,8 +8,8 @@ Where nothing is there, or still what was there before, another put was in the w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kudu_core.errors import Corruption, InternalError, InvalidArgument, StoreError, StoreUnavailable
 from kudu_core.fs.base import byte_views
@@ -46,6 +46,7 @@ class RepeatingStore:
         deadline_s: float = DEADLINE_S,
         spread: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self.storage_options: Mapping[str, Any] | None = None
         self._requests = requests
         self._put_id_of = put_id_of
         self._clock = clock

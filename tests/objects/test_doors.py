@@ -69,12 +69,18 @@ def test_sparks_doors(here: Path, tmp_path: Path) -> None:
     from kudu_core.engines.spark.options import ReadOptions, WriteOptions
 
     for options in (ReadOptions, WriteOptions):
-        with pytest.raises(kc.NotSupported, match="not yet this"):
-            options.parse({"path": URL})
+        given = {"path": f"{URL}/", "Storage.region": "x", "storage.client_options.timeout": "5s"}
+        found = options.parse(given)
+        assert found.path == URL
+        assert found.storage == {"region": "x", "client_options": {"timeout": "5s"}}
+        assert "5s" not in repr(found), "what may be a secret is in no log"
+        for wrong in ("storage.", "storage.a.b", "storage.client_options.a.b"):
+            with pytest.raises(kc.InvalidArgument, match="those of a store's client"):
+                options.parse({"path": URL, wrong: "x"})
         with pytest.raises(kc.InvalidArgument, match="no scheme"):
             options.parse({"path": "s4://x"})
-    with pytest.raises(kc.NotSupported, match="not yet this"):
-        ks.table(URL)
+    with pytest.raises(kc.InvalidArgument, match="names and plain values"):
+        ks.table(URL, storage_options={"credential_provider": print})
     with pytest.raises(kc.InvalidArgument, match="no scheme"):
         ks.table("s4://x")
     assert os.listdir(here) == []

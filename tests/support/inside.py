@@ -16,6 +16,7 @@ from kudu_core.table.stored import table_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from types import ModuleType
     from weakref import finalize
 
     import pytest
@@ -294,6 +295,25 @@ def forget(table: kc.Table) -> None:
     """Let go of a table as the death of its process does: nothing is written, nothing waited for."""
     watch_of(table).detach()
     engine_of(table).abandon()
+
+
+def forgetting(patch: pytest.MonkeyPatch, module: ModuleType) -> Callable[[], None]:
+    """What a module opens by ``open_handle`` is let go of by the answer, as the death of its process does."""
+    opened: list[Handle] = []
+    real = module.open_handle
+
+    def opening(*arguments: Any, **named: Any) -> Handle:
+        handle: Handle = real(*arguments, **named)
+        opened.append(handle)
+        return handle
+
+    def die() -> None:
+        for handle in opened:
+            handle._watch.detach()
+            handle.engine.abandon()
+
+    patch.setattr(module, "open_handle", opening)
+    return die
 
 
 def after_opening(patch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:

@@ -2,9 +2,9 @@
 
 A name that is read from a file is one of these, or the file is broken: so no name leads out of its folder,
 nor to a file of another kind.  A name that is found in a folder is one of these, or it is left alone: only
-what we have named is ever swept.  None has a separator, a NUL, a line break or a leading dot, and all are
-ASCII.  Ids that are read from files are compared with the folders in which they are found, and
-``Table.verify`` names what does not belong to the table.
+what we have named is ever swept.  None has a NUL, a line break or a leading dot, and all are ASCII; only the
+paths of files of jobs have separators.  Ids that are read from files are compared with the folders in which
+they are found, and ``Table.verify`` names what does not belong to the table.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ MAX_TABLET: Final = 1 << 32
 _DATA_FILE = re.compile(r"[0-9]{6,10}-[0-9]{8,20}\.(?:rows|delta)")
 _SNAPSHOT = re.compile(r"[0-9]{6,10}-[0-9]{8,20}\.manifest")
 _STAGED_FILE = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
+_JOB_FILE = re.compile(rf"files/job-[0-9a-f]{{32}}/(?:{_STAGED_FILE.pattern}/)?{_STAGED_FILE.pattern}")
 _STAGING = re.compile(r"(?:ingest|job|merge)-[0-9a-f]{32}")
 _TABLET = re.compile(r"[0-9]{8,10}")
 _LOST = re.compile(r"([0-9]{10,12})-([0-9]{8,10})-(.+)")
@@ -34,8 +35,9 @@ _BACKUP = re.compile(r"[0-9]{8}")
 
 
 def data_file(value: Any) -> str:
-    """``<epoch>-<n>.rows`` or ``.delta``, of a tablet's folder; ``ValueError`` for anything else."""
-    if not is_data_file(value):
+    """``<epoch>-<n>.rows`` or ``.delta``, of a tablet's folder, or a file of a job (``file_path``);
+    ``ValueError`` for anything else."""
+    if not is_data_file(value) and not is_job_file(value):
         raise ValueError(f"{value!r:.80} is no file name of a tablet")
     name: str = value
     return name
@@ -43,6 +45,28 @@ def data_file(value: Any) -> str:
 
 def is_data_file(value: object) -> bool:
     return isinstance(value, str) and _DATA_FILE.fullmatch(value) is not None
+
+
+def is_job_file(value: object) -> bool:
+    """Whether it is the path of a file that a tablet, in an object store, has taken in where a job's task has
+    put it."""
+    return isinstance(value, str) and _JOB_FILE.fullmatch(value) is not None
+
+
+def file_path(directory: str, name: str) -> str:
+    """Where a data file of the tablet in ``directory`` is: there, or, where its name has a separator, in the
+    table's folder by that path."""
+    return f"{root_of(directory)}/{name}" if "/" in name else f"{directory}/{name}"
+
+
+def root_of(directory: str) -> str:
+    """The table of a tablet's folder."""
+    return directory.rsplit("/", 2)[0]
+
+
+def job_files(root: str) -> str:
+    """Of a table in an object store: where the files of jobs are, by job (protocol B13)."""
+    return f"{root}/files"
 
 
 def snapshot_file(value: Any) -> str:
@@ -156,14 +180,18 @@ __all__ = [
     "backup_of_folder",
     "data_file",
     "epoch_of_file",
+    "file_path",
     "is_data_file",
     "is_job",
+    "is_job_file",
     "is_staging",
+    "job_files",
     "job_id",
     "job_of_mark",
     "lost_name",
     "mark_of_job",
     "parse_lost",
+    "root_of",
     "snapshot_file",
     "staged_file",
     "staged_path",

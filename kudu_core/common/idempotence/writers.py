@@ -38,6 +38,10 @@ Counts = tuple[int, int, int, int]
 """Inserted, updated, deleted, ignored."""
 
 
+GIVEN_UP = -1
+"""In the place of a version: a distributed write that nobody may commit any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class AppliedWrite:
     """The last write of one idempotent writer."""

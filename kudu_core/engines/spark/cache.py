@@ -7,29 +7,38 @@ moment; a table that is open for reading holds nothing that must be given back.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
-from kudu_core.errors import Closed
+from kudu_core.errors import Closed, InvalidArgument
+from kudu_core.objects.urls import is_url
 from kudu_core.table.changes.change_tokens import ChangeToken
 from kudu_core.table.entry import open_table
-from kudu_core.table.lifecycle.handles import folder_path
+from kudu_core.table.lifecycle.handles import table_path
 from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.read.tokens import ScanToken
-from kudu_core.table.stored.table_state import read_state
 from kudu_core.table.table import Table
 
 MAX_TABLES = 8
 _clock = Clock()
 _lock = mutex()
 """Guards ``_tables``; held while a table is opened, so that it is opened once."""
-_tables: dict[str, Table] = {}
-_refreshed_s: dict[str, float] = {}
+_tables: dict[_CacheKey, Table] = {}
+_refreshed_s: dict[_CacheKey, float] = {}
 """When each was opened, or refreshed for ``table``."""
 
 
-def table(path: str | os.PathLike[str], *, at: int | None = None, refresh_s: float | None = None) -> Table:
+def table(
+    path: str | os.PathLike[str],
+    *,
+    at: int | None = None,
+    refresh_s: float | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
     """The table at a path, open for reading, for functions that run in Spark's workers: the same one for
     every call in a process, so that it is opened once and its cache stays warm.
 
@@ -51,23 +60,24 @@ def table(path: str | os.PathLike[str], *, at: int | None = None, refresh_s: flo
     refresh_s
         Refresh it when it was opened or refreshed longer ago than so many seconds.  None: the state that the
         process has come upon is good enough.
+    storage_options
+        As of ``kudu_core.open_table``, for a URL of an object store.
     """
-    text = os.path.abspath(folder_path(path))
+    place = _CacheKey.of(path, storage_options)
     with _lock:
-        found = _taken(text)
-        if found is not None and _is_replaced(found):
+        found = _taken(place)
+        if found is not None and handle_of(found).engine.table_file.is_replaced():
             found.close()
             found = None
         now = _clock.monotonic_s()
         if found is None:
-            found = open_table(text, options={"scan_threads": 1})
-            _refreshed_s[text] = now
+            found = _opened(place, now)
         elif (at is not None and at > found.timestamp) or (
-            refresh_s is not None and now - _refreshed_s[text] >= refresh_s
+            refresh_s is not None and now - _refreshed_s[place] >= refresh_s
         ):
             found.refresh()
-            _refreshed_s[text] = now
-        _keep(text, found)
+            _refreshed_s[place] = now
+        _keep(place, found)
         return found
 
 
@@ -76,37 +86,65 @@ def handle_for(token: ScanToken | ChangeToken) -> Handle:
 
     ``scan_of`` and ``changes_of`` refresh a table that is behind the token.
     """
+    place = _CacheKey.of(token.table_path, token.storage_options)
     with _lock:
-        found = _taken(token.table_path)
+        found = _taken(place)
         if found is not None and handle_of(found).engine.uuid.hex() != token.table_uuid:
             found.close()
             found = None
         if found is None:
-            # Spark runs as many workers as there are cores: one thread each.
-            found = open_table(token.table_path, options={"scan_threads": 1})
-            _refreshed_s[token.table_path] = _clock.monotonic_s()
-        _keep(token.table_path, found)
+            found = _opened(place, _clock.monotonic_s())
+        _keep(place, found)
         return handle_of(found)
 
 
-def newest_handle(path: str) -> Handle:
+def newest_handle(path: str, storage_options: Mapping[str, Any] | None = None) -> Handle:
     """The process's table at a path, in the state that is durable now."""
+    place = _CacheKey.of(path, storage_options)
     with _lock:
-        found = _taken(path)
-        if found is not None and _is_replaced(found):
+        found = _taken(place)
+        if found is not None and handle_of(found).engine.table_file.is_replaced():
             found.close()
             found = None
         if found is None:
-            found = open_table(path, options={"scan_threads": 1})
-            _refreshed_s[path] = _clock.monotonic_s()
+            found = _opened(place, _clock.monotonic_s())
         elif not handle_of(found).engine.is_newest():
             found.refresh()
-        _keep(path, found)
+        _keep(place, found)
         return handle_of(found)
 
 
-def _taken(path: str) -> Table | None:
-    """The table of a path, out of what is kept; one that a function of the job has closed is forgotten."""
+class _CacheKey(NamedTuple):
+    """Where a table is, and how its store is reached."""
+
+    path: str
+    options: str | None
+    """As JSON, so that equal ones are one place."""
+
+    @staticmethod
+    def of(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> _CacheKey:
+        options = None
+        if storage_options is not None:
+            try:
+                options = json.dumps(storage_options, sort_keys=True)
+            except (TypeError, ValueError):
+                raise InvalidArgument(
+                    "storage_options for Spark travel to its workers: names and plain values"
+                ) from None
+        return _CacheKey(table_path(path), options)
+
+
+def _opened(place: _CacheKey, now_s: float) -> Table:
+    # Spark runs as many workers as there are cores: one thread each, but of a store, which is waited for.
+    options = {} if is_url(place.path) else {"scan_threads": 1}
+    known = None if place.options is None else json.loads(place.options)
+    found = open_table(place.path, options=options, storage_options=known)
+    _refreshed_s[place] = now_s
+    return found
+
+
+def _taken(path: _CacheKey) -> Table | None:
+    """The table of a place, out of what is kept; one that a function of the job has closed is forgotten."""
     found = _tables.pop(path, None)
     try:
         if found is not None:
@@ -116,16 +154,7 @@ def _taken(path: str) -> Table | None:
     return found
 
 
-def _is_replaced(found: Table) -> bool:
-    """Whether the table at its path is another one by now, or none."""
-    engine = handle_of(found).engine
-    try:
-        return read_state(engine.fs, f"{engine.path}/TABLE").uuid != engine.uuid
-    except FileNotFoundError:
-        return True
-
-
-def _keep(path: str, found: Table) -> None:
+def _keep(path: _CacheKey, found: Table) -> None:
     _tables[path] = found  # the newest is last
     while len(_tables) > MAX_TABLES:
         _tables.pop(next(iter(_tables))).close()

@@ -14,7 +14,7 @@ from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.common.types.types import ColumnType
 from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.codes import coded
-from kudu_core.engines.spark.handles import PathOrTable, reading
+from kudu_core.engines.spark.handles import PathOrTable, StorageOptions, reading
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
 from kudu_core.engines.spark.schema import spark_schema, spark_type, to_spark
 from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
@@ -43,6 +43,7 @@ def changes(
     images: str = "after",
     net: bool = False,
     target_rows_per_task: int = DEFAULT_TARGET_ROWS,
+    storage_options: StorageOptions = None,
 ) -> DataFrame:
     """A DataFrame of what changed in ``(since, until]``: ``_op``, ``_timestamp`` and the row after it.
 
@@ -55,11 +56,14 @@ def changes(
     Parameters
     ----------
     path
-        Where the table is, on a file system that every executor sees; or an open ``Table``.
+        Where the table is, on a file system that every executor sees or in an object store; or an open
+        ``Table``.
     since, until, columns, where, images, net
         As ``Table.changes``.  ``since=None``: first the oldest state that history still has, as inserts.
     target_rows_per_task
         A tablet with more changes is cut by time.
+    storage_options
+        As of ``scan``.
 
     Raises
     ------
@@ -68,7 +72,7 @@ def changes(
     TableNotFound, InvalidArgument, SnapshotInFuture
         Before any task runs.
     """
-    with reading(path) as handle:
+    with reading(path, storage_options) as handle:
         schema = changes_schema(handle.engine.schema, columns, images)
         request = ChangesRequest(columns, where, images, net)
         shares = plan_changes(handle, request, since, until, target_rows_per_task)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
@@ -21,13 +20,16 @@ from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.jobs.commit import check_job
-from kudu_core.table.lifecycle.handles import folder_path
+from kudu_core.table.lifecycle.handles import table_path
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS
 
 READ_OPTIONS = (
     "path", "columns", "where", "snapshot", "timestampAsOf", "targetRowsPerTask", "limit",
     "readChanges", "since", "until", "images", "net", "maxRowsPerTrigger",
 )  # fmt: skip
+STORAGE = "storage."
+"""What the names of options begin with that are for the client of an object store, ``storage.endpoint``; of
+``client_options`` there ``storage.client_options.timeout``."""
 LATEST = "latest"
 """``since`` of a stream that leaves out what is there when it starts."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
@@ -57,6 +59,8 @@ class ReadOptions:
     limit: int | None = None
     max_rows: int | None = None
     """Of a batch of a stream, about."""
+    storage: Mapping[str, Any] | None = field(default=None, repr=False)
+    """``storage_options``."""
 
     @staticmethod
     def parse(given: Mapping[str, str]) -> ReadOptions:
@@ -92,6 +96,7 @@ class ReadOptions:
             limit=None if limit is None else _whole("limit", limit, 0),
             max_rows=None if most is None else _whole("maxRowsPerTrigger", most, 1),
             path=_path(given),
+            storage=_storage(given),
             columns=_columns(_get(given, "columns")),
             where=_json_filter(_get(given, "where")),
             at=at,
@@ -123,6 +128,7 @@ class WriteOptions:
     sequence_by: str | None
     ignore_null: bool
     lock_timeout_s: float | None
+    storage: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @staticmethod
     def parse(given: Mapping[str, str], *, overwrite: bool = False) -> WriteOptions:
@@ -137,6 +143,7 @@ class WriteOptions:
         timeout = _get(given, "lockTimeoutS")
         return WriteOptions(
             path=_path(given),
+            storage=_storage(given),
             operation=operation,
             txn=check_job(
                 operation,
@@ -159,7 +166,7 @@ def _check_names(
 ) -> None:
     known = {name.lower(): name for name in mine}
     for name in given:
-        if name.lower() in known:
+        if name.lower() in known or name.lower().startswith(STORAGE):
             continue
         other = {n.lower(): n for n in others}.get(name.lower())
         if other is not None:
@@ -183,7 +190,23 @@ def _path(given: Mapping[str, str]) -> str:
             'no path: say where the table is with .load("/tables/t"), .save("/tables/t") or '
             '.option("path", "/tables/t")'
         )
-    return os.path.abspath(folder_path(re.sub("^file:/+", "/", path)))
+    return table_path(re.sub("^file:/+", "/", path))
+
+
+def _storage(given: Mapping[str, str]) -> dict[str, Any] | None:
+    """What the client of a store is given; None where no option speaks of it."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if not name.lower().startswith(STORAGE):
+            continue
+        *folders, key = name[len(STORAGE) :].lower().split(".")
+        if not key or folders not in ([], ["client_options"]):
+            raise InvalidArgument(
+                f"no option {name!r}: those of a store's client are storage.<name>, and "
+                "storage.client_options.<name>"
+            )
+        (found.setdefault("client_options", {}) if folders else found)[key] = value
+    return found or None
 
 
 def _columns(text: str | None) -> list[str] | None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.codes import coded, uncoded
 from kudu_core.engines.spark.few import few_scanned
-from kudu_core.engines.spark.handles import PathOrTable, reading
+from kudu_core.engines.spark.handles import PathOrTable, StorageOptions, reading
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.opened.handle import Handle
@@ -50,6 +50,7 @@ def scan(
     limit: int | None = None,
     target_rows_per_task: int = DEFAULT_TARGET_ROWS,
     batch_rows: int = 65_536,
+    storage_options: StorageOptions = None,
 ) -> DataFrame:
     """A DataFrame over a table, or over a part of it, at one snapshot.
 
@@ -63,8 +64,8 @@ def scan(
     Parameters
     ----------
     path
-        Where the table is, on a file system that every executor sees; or an open ``Table``, whose
-        newest state it is then.
+        Where the table is, on a file system that every executor sees or in an object store; or an open
+        ``Table``, whose newest state it is then.
     columns, where, at
         As ``Table.scan``: ``at`` is a timestamp, an aware datetime or a ``Snapshot``.  A snapshot that the
         writing process keeps open protects the DataFrame's history from being collected.
@@ -74,13 +75,16 @@ def scan(
         Large tablets are cut and small ones put together so that a task reads about so many rows: a
         task costs some 50 ms by itself.  There are as many tasks as cores, unless they would have less than
         250,000 rows each.  Few rows, of a small table, are read here and now, and by no task.
+    storage_options
+        As of ``kudu_core.open_table``, for a URL.  They go to the tasks; without them each takes what its own
+        environment says.
 
     Raises
     ------
     TableNotFound, InvalidArgument, SnapshotTooOld, SnapshotInFuture
         Before any task runs.
     """
-    with reading(path) as handle:
+    with reading(path, storage_options) as handle:
         schema = spark_schema(handle.engine.schema, columns)
         if not schema.fields:
             raise InvalidArgument("columns=[] gives no DataFrame; kudu_core.spark.count() counts rows")
@@ -116,6 +120,7 @@ def count(
     at: Any = None,
     *,
     target_rows_per_task: int = DEFAULT_TARGET_ROWS,
+    storage_options: StorageOptions = None,
 ) -> int:
     """How many rows a table has, or those that pass a predicate, at one snapshot.
 
@@ -126,7 +131,7 @@ def count(
     >>> ks.count(spark, stock, pc.field("price") > 2)
     2
     """
-    with reading(path) as handle:
+    with reading(path, storage_options) as handle:
         request = ScanRequest([], where)
 
         def planned() -> tuple[list[ScanToken], dict[int, int]]:

@@ -47,7 +47,7 @@ def schema(options: Mapping[str, str]) -> StructType:
     """The columns that a read with these options has."""
     with coded():
         parsed = ReadOptions.parse(options)
-        stored = JobTable.at(parsed.path).schema
+        stored = JobTable.at(parsed.path, parsed.storage).schema
         if parsed.changes:
             return changes_schema(stored, parsed.names(stored), parsed.images)
         return spark_schema(stored, parsed.names(stored))
@@ -82,7 +82,7 @@ class KuduReader(DataSourceReader):
         options = self._options
         # No session here to ask for the cluster's cores; the driver's own are the least there are.
         cores = available_cores()
-        with coded(), open_handle(options.path) as handle:
+        with coded(), open_handle(options.path, storage_options=options.storage) as handle:
             if options.changes:
                 shares = self._changes(handle)
             else:
@@ -135,12 +135,12 @@ class KuduWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         with coded():
             parsed = WriteOptions.parse(options, overwrite=overwrite)
-            table = JobTable.at(parsed.path)
+            table = JobTable.at(parsed.path, parsed.storage)
             columns = staged_columns(schema, table.schema, parsed.operation, parsed.sequence_by)
             self._job: Job | None = None
             """None: the token was applied before, so there is nothing to do."""
             if parsed.txn is not None:
-                with open_handle(parsed.path) as handle:
+                with open_handle(parsed.path, storage_options=parsed.storage) as handle:
                     if jobs.applied(handle, parsed.txn) is not None:
                         return
             self._job = jobs.begin(

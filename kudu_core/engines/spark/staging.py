@@ -104,7 +104,7 @@ def resolved(job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
 
     Tasks of one process share an open table: nobody writes to it, as a rule, while they are at work.
     """
-    return resolve(newest_handle(job.table_path), job, commit.form_of(job), runs)
+    return resolve(newest_handle(job.table_path, job.storage_options), job, commit.form_of(job), runs)
 
 
 def attempt_name() -> str:

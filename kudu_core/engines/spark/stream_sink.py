@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from kudu_core.common.idempotence.writers import CHECK, SKIP, check_txn
 from kudu_core.engines.spark.codes import coded
-from kudu_core.engines.spark.handles import PathOrTable
+from kudu_core.engines.spark.handles import PathOrTable, StorageOptions
 from kudu_core.engines.spark.options import WriteOptions
 from kudu_core.engines.spark.schema import staged_columns
 from kudu_core.engines.spark.staging import Attempted, commit_attempts, stage
@@ -67,7 +67,7 @@ class KuduStreamWriter(DataSourceStreamArrowWriter):
         if self._job is None:
             options = self._options
             with coded():
-                table = JobTable.at(options.path)
+                table = JobTable.at(options.path, options.storage)
                 self._job = jobs.begin(
                     table,
                     options.operation,
@@ -118,6 +118,7 @@ def foreach_batch(
     ignore_null: bool = False,
     repartition: str = "tablet",
     lock_timeout_s: float | None = None,
+    storage_options: StorageOptions = None,
 ) -> Callable[[DataFrame, int], None]:
     """What ``writeStream.foreachBatch`` takes to write each batch to a table, once however often it is
     repeated.
@@ -142,7 +143,7 @@ def foreach_batch(
     on_repeat
         "check": a batch whose number was applied must have the same rows, or it is refused.  "skip": it is
         left out whatever its rows, for queries whose batches differ when they are repeated.
-    operation, on_duplicate, sequence_by, ignore_null, repartition, lock_timeout_s
+    operation, on_duplicate, sequence_by, ignore_null, repartition, lock_timeout_s, storage_options
         As ``write``.
 
     Raises
@@ -166,6 +167,7 @@ def foreach_batch(
             ignore_null=ignore_null,
             repartition=repartition,
             lock_timeout_s=lock_timeout_s,
+            storage_options=storage_options,
         )
         if result.deduplicated and on_repeat == SKIP:
             # Spark counts the states that a batch with aggregates has stored, so it must be run all the

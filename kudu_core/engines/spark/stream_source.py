@@ -180,7 +180,7 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> Handle:
         if self._handle is None:
-            self._handle = open_handle(self._options.path)
+            self._handle = open_handle(self._options.path, storage_options=self._options.storage)
         return self._handle
 
     def _refreshed(self) -> Handle:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.cache import table as open_here
 from kudu_core.engines.spark.codes import coded
-from kudu_core.engines.spark.handles import Path, PathOrTable, folder_of, given_handle, reading
+from kudu_core.engines.spark.handles import Path, PathOrTable, StorageOptions, given_handle, place_of, reading
 from kudu_core.engines.spark.scan import collected, frame_of, parallelism, shared_out
 from kudu_core.engines.spark.staging import attempt_name
 from kudu_core.errors import SchemaMismatch
@@ -50,7 +50,12 @@ _RUNS = StructType(
 
 
 def maintain(
-    spark: SparkSession, path: PathOrTable, budget_s: float | None = None, *, lock_timeout_s: float = 0.0
+    spark: SparkSession,
+    path: PathOrTable,
+    budget_s: float | None = None,
+    *,
+    lock_timeout_s: float = 0.0,
+    storage_options: StorageOptions = None,
 ) -> int:
     """Do what maintenance would do now, until nothing is worth it; how many operations it did.
 
@@ -63,18 +68,22 @@ def maintain(
     A merge of which a task fails (after its retries) did not happen, and what the tasks leave behind is
     removed.  So it is when the driver dies: then by the next open for writing.
 
+    In an object store the driver does all of it, and also takes away what distributed writes have left.
+
     >>> ks.maintain(spark, stock, budget_s=60) >= 0
     True
 
     Parameters
     ----------
     path
-        Where the table is, on a file system that every executor sees, or a ``Table`` of this process that
-        is open for writing.
+        Where the table is, on a file system that every executor sees or in an object store, or a ``Table`` of
+        this process that is open for writing.
     budget_s
         Seconds after which no other operation is begun; None: no limit.
     lock_timeout_s
         How long to wait for another writer to let go, in seconds.
+    storage_options
+        As of ``scan``.
 
     Raises
     ------
@@ -90,16 +99,20 @@ def maintain(
         return [bytes(row.told) for row in found]
 
     manual = {"maintenance": "manual"}
-    given = given_handle(path)
+    given = given_handle(path, storage_options)
     opened: AbstractContextManager[Handle] = (
-        open_handle(folder_of(path), "rw", options=manual, timeout_s=lock_timeout_s)
+        open_handle(
+            place_of(path), "rw", options=manual, timeout_s=lock_timeout_s, storage_options=storage_options
+        )
         if given is None
         else nullcontext(given)
     )
     with opened as handle:
         engine = handle.for_writing()
         threads = min(parallelism(spark), MERGES_AT_ONCE)
-        return maintain_now(engine, budget_s, builder_of(engine, run), threads)
+        # Parts of merges are put together by links.
+        builder = None if engine.in_store else builder_of(engine, run)
+        return maintain_now(engine, budget_s, builder, threads)
 
 
 def build_merges(tasks: Sequence[RemoteMergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -120,9 +133,12 @@ class TabletShare:
     table_path: str
     tablet_id: int
     rows: int
+    storage_options: StorageOptions = field(default=None, repr=False)
 
 
-def verify(spark: SparkSession, path: PathOrTable) -> Verified:
+def verify(
+    spark: SparkSession, path: PathOrTable, *, storage_options: StorageOptions = None
+) -> Verified:
     """``Table.verify``, its tablets by tasks: TABLE, manifests, the log and every byte of the files.
 
     >>> ks.verify(spark, stock).lost_files
@@ -133,10 +149,13 @@ def verify(spark: SparkSession, path: PathOrTable) -> Verified:
     Corruption
         At the first damage, with file and offset.
     """
-    with reading(path) as handle:
+    with reading(path, storage_options) as handle:
         engine = handle.opened()
+        known = engine.table_file.storage_options
         shares = [
-            TabletShare(engine.path, tablet.id, sum(rowset.meta.rows for rowset in tablet.view.rowsets))
+            TabletShare(
+                engine.path, tablet.id, sum(rowset.meta.rows for rowset in tablet.view.rowsets), known
+            )
             for tablet in engine.tablets
         ]
         fresh = opened_anew(engine)
@@ -158,7 +177,8 @@ def _verify(shares: Sequence[TabletShare], wanted: pa.Schema) -> Iterator[pa.Rec
 
 def _verified(share: TabletShare) -> tuple[int, int, int]:
     for attempt in range(_TRIES):
-        with open_handle(share.table_path) as handle:  # of its own: nothing is to come from a cache
+        # One of its own: nothing is to come from a cache.
+        with open_handle(share.table_path, storage_options=share.storage_options) as handle:
             tablet = next((t for t in handle.engine.tablets if t.id == share.tablet_id), None)
             if tablet is None:
                 return 0, 0, 0  # dropped, and its history is gone
@@ -180,6 +200,7 @@ def backup(
     since: object = None,
     *,
     target_rows_per_task: int = DEFAULT_TARGET_ROWS,
+    storage_options: StorageOptions = None,
 ) -> BackupResult:
     """``Table.backup``, its files written by tasks.
 
@@ -197,6 +218,8 @@ def backup(
         As ``Table.backup``.
     target_rows_per_task
         Rows, or changes of one tablet, that a task writes.
+    storage_options
+        Of the table, as of ``scan``.
 
     Raises
     ------
@@ -240,7 +263,7 @@ def backup(
         return told, (inserted, updated, deleted)
 
     folder = folder_path(dst)
-    with reading(path) as handle:
+    with reading(path, storage_options) as handle:
         return backups.backup(handle, folder, since, runs)
 
 

@@ -19,7 +19,7 @@ from kudu_core.common.run.cycles import cycles_left
 from kudu_core.common.schema.schema import Schema
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.few import few_rows
-from kudu_core.engines.spark.handles import Path, PathOrTable, folder_of, given_handle, reading
+from kudu_core.engines.spark.handles import Path, PathOrTable, StorageOptions, given_handle, place_of, reading
 from kudu_core.engines.spark.scan import collected, one_each, parallelism
 from kudu_core.engines.spark.schema import (
     binary_cells,
@@ -68,6 +68,7 @@ def write(
     ignore_null: bool = False,
     repartition: str = "tablet",
     lock_timeout_s: float | None = None,
+    storage_options: StorageOptions = None,
 ) -> WriteResult:
     """Write all rows of a DataFrame as one change of the table, or none of them.
 
@@ -77,7 +78,8 @@ def write(
     Parameters
     ----------
     table
-        A path that every executor sees, or a ``Table`` of this process that is open for writing.
+        A path that every executor sees, a URL of an object store, or a ``Table`` of this process that is open
+        for writing.
     operation
         insert, insert_ignore, upsert, update, update_ignore, delete (key columns only),
         delete_ignore, or apply: each row's operation stands in a string column ``_op``.
@@ -102,6 +104,9 @@ def write(
         "tablet": Spark brings the rows of a tablet together and sorts them.  "none": no shuffle.
     lock_timeout_s
         How long the commit waits for another writer; None: the table's option.
+    storage_options
+        As of ``kudu_core.open_table``, for a URL.  They go to the tasks; without them each takes what its own
+        environment says.
 
     Returns
     -------
@@ -128,14 +133,16 @@ def write(
     )
     if repartition not in REPARTITION:
         raise InvalidArgument(f'repartition is "tablet" or "none", not {repartition!r}')
-    given = given_handle(table)
+    given = given_handle(table, storage_options)
     if given is not None:
         given.for_writing()
-    found = JobTable.at(folder_of(table)) if given is None else JobTable.of(given.opened())
+        found = JobTable.of(given.opened())
+    else:
+        found = JobTable.at(place_of(table), storage_options)
     columns = staged_columns(df.schema, found.schema, operation, sequence_by)
     few = few_rows(df)
     if few is None and token is not None:
-        with reading(table) as handle:
+        with reading(table, storage_options) as handle:
             known = jobs.applied(handle, token)
         if known is not None:
             return known
@@ -152,16 +159,16 @@ def write(
         if held and not runs:
             return commit_held(job, unpacked(held), handle=given)
         runs += stage_held(job, unpacked(held))
-        resolutions = _resolve(df, table, job, runs)
+        resolutions = _resolve(df, table, job, runs, storage_options)
         return jobs.commit_job(job, runs, given, resolutions)
     except BaseException:
         jobs.abandon(job)
         raise
 
 
-def commit(table: PathOrTable, job: str) -> WriteResult:
+def commit(table: PathOrTable, job: str, *, storage_options: StorageOptions = None) -> WriteResult:
     """Commit a job that found the table locked; its id stands in the ``Locked`` error."""
-    return jobs.resume(folder_of(table), job, given_handle(table))
+    return jobs.resume(place_of(table), job, given_handle(table, storage_options), storage_options)
 
 
 def create(
@@ -172,6 +179,7 @@ def create(
     partition_by: Any = (),
     options: Options | dict[str, Any] | None = None,
     exist_ok: bool = False,
+    storage_options: StorageOptions = None,
 ) -> None:
     """Make a table for rows of this Spark schema, or of this DataFrame.
 
@@ -183,8 +191,9 @@ def create(
     if not isinstance(struct, StructType):
         raise InvalidArgument(f"schema is a StructType or a DataFrame, not {schema!r}")
     create_handle(
-        path, table_schema(struct), primary_key, partition_by=partition_by, options=options, exist_ok=exist_ok
-    ).close()
+        path, table_schema(struct), primary_key, partition_by=partition_by, options=options,
+        exist_ok=exist_ok, storage_options=storage_options,
+    ).close()  # fmt: skip
 
 
 def _stage(df: DataFrame, job: Job) -> tuple[list[StagedRun], list[bytes]]:
@@ -193,11 +202,17 @@ def _stage(df: DataFrame, job: Job) -> tuple[list[StagedRun], list[bytes]]:
     return runs_of(told), held
 
 
-def _resolve(df: DataFrame, table: PathOrTable, job: Job, runs: Sequence[StagedRun]) -> list[Resolution]:
+def _resolve(
+    df: DataFrame,
+    table: PathOrTable,
+    job: Job,
+    runs: Sequence[StagedRun],
+    storage_options: StorageOptions,
+) -> list[Resolution]:
     """Run the tasks that resolve, of several tablets each; what those of the attempts that won have found."""
     if jobs.is_small(jobs.form_of(job).options, runs) or _is_for_driver(runs):
         return []
-    with reading(table) as handle:
+    with reading(table, storage_options) as handle:
         if _is_for_driver(contested(handle, jobs.form_of(job), runs, overwrite=job.overwrite)):
             return []
     tasks = tasks_of(runs, TASKS_PER_CORE * parallelism(df.sparkSession))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsRef, read_statistics
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.common.format.names import file_path
 from kudu_core.common.types import values
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.sets import place_of
@@ -58,7 +59,7 @@ class Base(LazyFile[RowsFile]):
 
     @property
     def path(self) -> str:
-        return f"{self.directory}/{self._ref.name}"
+        return file_path(self.directory, self._ref.name)
 
     def points(self) -> PointFile:
         return self.open().points
@@ -74,7 +75,7 @@ class Base(LazyFile[RowsFile]):
         return file
 
     def _open_one(self, ref: FileRef) -> RowsFile:
-        path = f"{self.directory}/{ref.name}"
+        path = file_path(self.directory, ref.name)
         file = RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
         if file.rows != self._rows:
             file.close()
@@ -106,7 +107,7 @@ class Base(LazyFile[RowsFile]):
                 return file.zone(column_id)
             if not statistics.has(column_id):
                 return None
-            statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics, ref.size)
+            statistics = read_statistics(self.fs, file_path(self.directory, ref.name), statistics, ref.size)
         return None if statistics is None else statistics.zone(column_id)
 
     def column_sizes(self) -> dict[int, tuple[int, int]]:
@@ -117,7 +118,8 @@ class Base(LazyFile[RowsFile]):
         sources += [(columns.file, columns.statistics, columns.column_ids) for columns in self._replaced]
         for ref, statistics, column_ids in sources:
             if isinstance(statistics, StatisticsRef):
-                statistics = read_statistics(self.fs, f"{self.directory}/{ref.name}", statistics, ref.size)
+                path = file_path(self.directory, ref.name)
+                statistics = read_statistics(self.fs, path, statistics, ref.size)
             if statistics is None:
                 continue
             for column_id in statistics.column_ids if column_ids is None else column_ids:

@@ -11,6 +11,7 @@ from kudu_core._ext.changes.replay import Updates
 from kudu_core._ext.row.delta_file import ChangeFile
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE, UNDO_DEAD
 from kudu_core.cfile.files.delta_file import DeltaFile
+from kudu_core.common.format.names import file_path
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.lazy_file import LazyFile
@@ -30,7 +31,7 @@ class DeltaStore(LazyFile[DeltaFile]):
         super().__init__()
         self.ref = ref
         self._fs = fs
-        self._path = f"{directory}/{ref.file.name}"
+        self._path = file_path(directory, ref.file.name)
         self._cache = cache
 
     def _opened(self) -> DeltaFile:

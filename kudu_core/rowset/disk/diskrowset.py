@@ -18,6 +18,7 @@ from kudu_core._ext.row.overlay import Store
 from kudu_core._ext.row.view import RowsetPoints
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.cfile.files.rows_format import INSERT_TIME_ID
+from kudu_core.common.format.names import file_path
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import StoredColumn
@@ -271,7 +272,7 @@ class DiskRowSet(RowSetStores):
             if isinstance(store, DeltaStore) and store.opened is None:
                 ref = store.ref
                 if (ref.max_ts > snapshot) if store in self.undo else (ref.min_ts <= snapshot):
-                    fs.will_open(f"{directory}/{ref.file.name}", ref.file.size)
+                    fs.will_open(file_path(directory, ref.file.name), ref.file.size)
 
     def open_window(self, since: int, until: int) -> None:
         """Open every file that tells of a change in ``(since, until]``."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.where.predicates import compile_where
@@ -44,6 +45,8 @@ class ChangeToken:
     where_columns: tuple[tuple[str, int], ...]
     rows: int
     """At most about how many changes it has, for planning."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """As of a ``ScanToken``."""
 
 
 def change_tokens(
@@ -153,6 +156,7 @@ def _token(
         where=None if plan.filter is None else expression_bytes(plan.filter.expression),
         where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
         rows=rows,
+        storage_options=engine.table_file.storage_options,
     )
 
 

@@ -59,13 +59,13 @@ def _taken(
 ) -> ingest.IngestPart | None:
     part = ingest.IngestPart(tablet, tablet.view, resolution.cut, directory, seen=frozenset(resolution.seen))
     for path, meta in resolution.rowsets:
-        name = tablet.new_file("rows")
-        part.staged.append((f"{directory}/{path}", name))
+        name, staged = ingest.taken_in(tablet, f"{directory}/{path}", "rows")
+        part.staged += [] if staged is None else [staged]
         base = FileRef(name, meta.base.size, meta.base.footer_crc)
         part.rowsets.append(replace(meta, id=tablet.new_rowset_id(), base=base))
     for rowset_id, path, ref in resolution.deltas:
-        name = tablet.new_file("delta")
-        part.staged.append((f"{directory}/{path}", name))
+        name, staged = ingest.taken_in(tablet, f"{directory}/{path}", "delta")
+        part.staged += [] if staged is None else [staged]
         renamed = replace(ref, file=replace(ref.file, name=name))
         part.deltas[rowset_id] = ingest.StagedDelta(renamed, f"{directory}/{path}")
     if resolution.by_key is not None:

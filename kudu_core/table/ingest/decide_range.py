@@ -60,7 +60,7 @@ def decide_range(
     None for the newest state (under the tablet's mutex).
     """
     whole = whole_run(range_)
-    if whole is not None and view is not None and not _may_hold(view, cut, whole.run):
+    if whole is not None and view is not None and not may_hold(view, cut, whole.run):
         return DecidedRange(NetChanges(None, [], None, whole), (whole.run.rows, 0, 0, 0))
     rows = _RangeRows(schema, range_.spans)
     batch = rows.distinct() if view is not None else None
@@ -95,12 +95,14 @@ def decide_range(
     )
 
 
-def _may_hold(view: View, cut: int | None, run: StagedRun) -> bool:
+def may_hold(view: View, cut: int | None, run: StagedRun) -> bool:
     """Whether the tablet may hold a key between the first and the last of the run."""
-    memories = (view.active, *view.frozen)
-    if any(len(m) if cut is None else m.rows_at(cut) for m in memories):
-        return True
-    return len(view.tree.range(run.min_key, run.max_key + b"\0")) > 0
+    lower, upper = run.min_key, run.max_key + b"\0"
+    for memory in (view.active, *view.frozen):
+        rows = len(memory) if cut is None else memory.rows_at(cut)
+        if rows and len(memory.ordered(lower, upper, rows, 1)):
+            return True
+    return len(view.tree.range(lower, upper)) > 0
 
 
 def _locate(view: View, cut: int | None, batch: KeyBatch) -> Homes:

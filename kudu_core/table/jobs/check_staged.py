@@ -12,6 +12,7 @@ from kudu_core.table.runs.staged import StagedRun, check_run
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
+    from kudu_core.rowset.rows.meta import FileRef
     from kudu_core.table.jobs.job import Job
     from kudu_core.table.jobs.stager import Form
     from kudu_core.table.opened.engine import Engine
@@ -48,6 +49,9 @@ def check_files(engine: Engine, job: Job, runs: Sequence[StagedRun], found: Sequ
     """Staged files must be those that their writers told of (protocol G3)."""
     told = chain((run.files for run in runs), (resolution.files for resolution in found))
     wanted = list(dict.fromkeys(chain.from_iterable(told)))  # what is adopted is told of twice
+    if engine.in_store:
+        _check_objects(engine, job, wanted)
+        return
 
     def check(first: int) -> None:
         for file in wanted[first : first + CHECKED_AT_ONCE]:
@@ -55,6 +59,22 @@ def check_files(engine: Engine, job: Job, runs: Sequence[StagedRun], found: Sequ
 
     for _ in engine.pool.map(check, range(0, len(wanted), CHECKED_AT_ONCE)):
         pass
+
+
+def _check_objects(engine: Engine, job: Job, wanted: Sequence[FileRef]) -> None:
+    """An object is put whole, so its size tells.  One LIST shows them, and is not believed in what it lacks
+    (protocol B13)."""
+    fs = engine.fs
+    fs.listdir(job.directory)
+
+    def is_listed(file: FileRef) -> bool:
+        try:
+            return fs.stat(f"{job.directory}/{file.name}").size == file.size
+        except FileNotFoundError:
+            return False
+
+    unlisted = [file for file in wanted if not is_listed(file)]
+    engine.pool.each(lambda file: check_run(fs, job.directory, file), unlisted)
 
 
 __all__ = ["check_columns", "check_files", "named"]

@@ -12,42 +12,40 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.format.names import is_job
 from kudu_core.common.idempotence.fingerprint import OVERWRITING as OVERWRITING_ROWS
-from kudu_core.common.idempotence.writers import AppliedWrite, Txn
-from kudu_core.common.run.cycles import cycles_left
+from kudu_core.common.idempotence.writers import GIVEN_UP, AppliedWrite, Txn
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.types.types import TYPE_BOOL, TYPE_FLOAT, ColumnType
-from kudu_core.errors import Closed, Corruption, InvalidArgument, Locked, RowErrors, SchemaMismatch
+from kudu_core.errors import (
+    Closed,
+    Corruption,
+    InvalidArgument,
+    Locked,
+    RowErrors,
+    SchemaMismatch,
+    StoreError,
+)
 from kudu_core.events import Event, TableOpened
-from kudu_core.fs.base import NoFolder
-from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.objects.urls import is_url
 from kudu_core.table.calls.refused import ON_ERROR_HINT
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.ingest.accept import Resolved
-from kudu_core.table.ingest.build import SortedRows
-from kudu_core.table.ingest.ingest import ingest_sorted
-from kudu_core.table.ingest.overwrite import overwrite_sorted
-from kudu_core.table.jobs.check_staged import check_columns, check_files, named
-from kudu_core.table.jobs.job import JOB_OPERATIONS, Job, check_job, form_of, sealed, unsealed
+from kudu_core.table.jobs.apply_job import another_table, apply_runs, files_at, files_of, seal, unknown_job
+from kudu_core.table.jobs.job import JOB_OPERATIONS, Job, check_job, form_of, is_sealed, sealed, unsealed
 from kudu_core.table.jobs.job_table import JobTable
-from kudu_core.table.jobs.resolve import sorted_rows
-from kudu_core.table.jobs.small import calls_of, is_small
+from kudu_core.table.jobs.small import is_small
 from kudu_core.table.jobs.stager import APPLY, JobStager
 from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.lifecycle.maintain import settle
-from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, remove
+from kudu_core.table.lifecycle.staging_folders import SEALED, conclude, forget, let_go
 from kudu_core.table.opened.job_marks import job_directory, read_mark
-from kudu_core.table.opened.record import already_applied, once
 from kudu_core.table.runs.resolution import Resolution
-from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import StagedRun
-from kudu_core.table.write.door import write_parts
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -81,6 +79,13 @@ def applied(handle: Handle, txn: Txn | None) -> WriteResult | None:
 
 def _repeated(known: AppliedWrite) -> WriteResult:
     return WriteResult(known.ts, *known.counts, deduplicated=True)
+
+
+def _answered(path: str, job_id: str, known: AppliedWrite) -> WriteResult:
+    """What became of a job before."""
+    if known.version == GIVEN_UP:
+        raise unknown_job(path, job_id)
+    return _repeated(known)
 
 
 # ---- staging ----
@@ -131,7 +136,11 @@ def begin(
         on_duplicate=on_duplicate,
         lock_timeout_s=known.options.lock_timeout_s if lock_timeout_s is None else lock_timeout_s,
         overwrite=overwrite,
+        storage_options=known.storage_options,
     )
+    if is_url(known.path):  # before any of its files is there (protocol B13)
+        known.fs.replace_file(f"{job_directory(known.path, job.id)}/{SEALED}", sealed(job, None))
+        return job
     known.fs.mkdir(f"{known.path}/staging", exist_ok=True)
     known.fs.mkdir(job.directory)
     known.fs.sync_dir(f"{known.path}/staging")
@@ -143,11 +152,7 @@ def stager(job: Job, name: str, fs: FileSystem | None = None) -> JobStager:
     added = None
     if job.txn is not None:
         added = OVERWRITING_ROWS if job.overwrite else 0
-    return JobStager(fs or _files_of(job.table_path), job.directory, form_of(job), name, added)
-
-
-def _files_of(table_path: str) -> FileSystem:
-    return PosixFileSystem().rooted(table_path)
+    return JobStager(fs or files_of(job), job.directory, form_of(job), name, added)
 
 
 # ---- committing ----
@@ -175,28 +180,21 @@ def commit_job(
         commits them, unless they are committed already, until they are older than ``staging_grace_s``.
     """
     if handle is None:
-        fs = _files_of(job.table_path)
+        fs = files_of(job)
         known = read_mark(fs, job.table_path, job.id)
         if known is not None:
-            remove(fs, job.directory)
-            return _repeated(known)
-    is_sealed = handle is None and seal(job, runs)
+            let_go(fs, job.table_path, job.id)
+            return _answered(job.table_path, job.id, known)
+    is_begun = handle is None and seal(job, runs)
     with opened_for(job, handle) as engine:
         mine = replace(job, table_path=engine.path)
+        # In a store JOB must be there after the look for the mark (protocol B13).
+        has_job = is_begun and not engine.in_store
 
         def apply() -> WriteResult:
-            return apply_runs(engine, mine, runs, resolutions, is_sealed=is_sealed)
+            return apply_runs(engine, mine, runs, resolutions, has_job=has_job)
 
         return committed(engine, mine, apply)
-
-
-def seal(job: Job, runs: Sequence[StagedRun], fs: FileSystem | None = None) -> bool:
-    """Note what is to be committed; False where nothing is left of the job's folder."""
-    try:
-        (fs or _files_of(job.table_path)).replace_file(f"{job.directory}/{SEALED}", sealed(job, runs))
-    except (FileNotFoundError, NoFolder):
-        return False
-    return True
 
 
 @contextmanager
@@ -215,7 +213,10 @@ def opened_for(job: Job, handle: Handle | None) -> Iterator[Engine]:
             replayed.append(event.records_replayed)
 
     try:
-        opened = open_handle(job.table_path, "rw", timeout_s=job.lock_timeout_s, listener=note)
+        opened = open_handle(
+            job.table_path, "rw", timeout_s=job.lock_timeout_s, listener=note,
+            storage_options=job.storage_options,
+        )  # fmt: skip
     except Locked as exc:
         exc.add_note(
             f"The staged rows are kept: kudu_core.spark.commit({job.table_path!r}, {job.id!r}) writes them "
@@ -235,8 +236,8 @@ def committed(engine: Engine, job: Job, apply: Callable[[], WriteResult]) -> Wri
         if known is not None:
             engine.wait_visible(known.ts)
             if job.id not in engine.writers.applied_jobs:
-                remove(engine.fs, job.directory)
-            return _repeated(known)
+                let_go(engine.fs, engine.path, job.id)
+            return _answered(engine.path, job.id, known)
         with Claim(engine.writers.committing, job.id):
             result = _applied_or_removed(engine, job, apply)
             if result.refused:  # of a repetition: rows of one key that were dropped; a job is refused whole
@@ -245,7 +246,7 @@ def committed(engine: Engine, job: Job, apply: Callable[[], WriteResult]) -> Wri
             counts = (result.inserted, result.updated, result.deleted, result.ignored)
             known = engine.writers.applied_jobs.get(job.id) or AppliedWrite(0, result.timestamp, counts)
             # Else the next sweep or open does it, or whoever would drop the record.
-            with suppress(OSError, Corruption, Closed):
+            with suppress(OSError, Corruption, Closed, StoreError):
                 conclude(engine, job.id, known)
     return result
 
@@ -255,77 +256,11 @@ def _applied_or_removed(engine: Engine, job: Job, apply: Callable[[], WriteResul
         return apply()
     except (InvalidArgument, RowErrors, Corruption) as exc:
         if job.id not in engine.writers.applied_jobs:
-            remove(engine.fs, job.directory)
+            forget(engine.fs, engine.path, job.id)
         if isinstance(exc, RowErrors):
             hint = LAST_HINT if job.overwrite else IGNORE_HINT
             raise RowErrors(str(exc).replace(ON_ERROR_HINT, hint), exc.errors) from None
         raise
-
-
-def another_table(path: str) -> InvalidArgument:
-    return InvalidArgument(f"the table at {path} is another one than when the job began; run the job again")
-
-
-def unknown_job(path: str, job_id: str) -> InvalidArgument:
-    return InvalidArgument(
-        f"{path} knows nothing of a job {job_id!r}. Either it was never begun there, or it was refused or "
-        "abandoned, or its rows waited for longer than staging_grace_s: then none of them is in the table. "
-        "Or it was committed, longer ago than staging_grace_s: then all of them are. Look for one of them. "
-        "A write with txn= may be run again at any time: it is not applied twice"
-    )
-
-
-def apply_runs(
-    engine: Engine,
-    job: Job,
-    runs: Sequence[StagedRun],
-    resolutions: Sequence[Resolution] = (),
-    *,
-    is_sealed: bool = False,
-) -> WriteResult:
-    """Apply staged runs as one record, for ``committed``."""
-    txn = named(job, runs)
-    repeated = None if txn is None else already_applied(engine, txn)
-    if repeated is not None:
-        return repeated
-    if engine.uuid.hex() != job.table_uuid:
-        raise another_table(engine.path)
-    if not is_sealed and not seal(job, runs, engine.fs):
-        raise unknown_job(engine.path, job.id)
-    form = form_of(job)
-    check_columns(engine, form, runs)
-    with cycles_left(len(runs)), closing(OpenRuns(engine.fs)) as files:
-        rows = sorted_rows(job, form, runs, files)
-        if engine.schema.version == form.schema.version and engine.partitions == form.partitions:
-            rows = replace(rows, schema=engine.schema, partitions=engine.partitions)
-        check_files(engine, job, runs, resolutions)
-        if is_small(engine.options, runs) and not job.overwrite:
-            return write_parts(engine, calls_of(rows), txn=txn, job=job.id)
-        rows.job = job.id
-
-        def ingest() -> WriteResult:
-            engine.memory.admit()
-            return _ingest(engine, job, rows, txn, runs, resolutions)
-
-        return once(engine, txn, ingest)
-
-
-def _ingest(
-    engine: Engine,
-    job: Job,
-    rows: SortedRows,
-    txn: Txn | None,
-    runs: Sequence[StagedRun],
-    resolutions: Sequence[Resolution],
-) -> WriteResult:
-    # Beside the runs, so that it has their grace, and under another name for each try.
-    staging = f"{job.directory}/commit-{uuid.uuid4().hex[:12]}"
-    engine.fs.mkdir(staging)
-
-    resolved = Resolved(job.directory, runs, resolutions, overwriting=job.overwrite)
-    if job.overwrite:
-        return overwrite_sorted(engine, rows, txn=txn, staging=staging, resolved=resolved)
-    return ingest_sorted(engine, rows, on_error="raise", txn=txn, staging=staging, resolved=resolved)
 
 
 # ---- the other ends ----
@@ -337,23 +272,30 @@ def abandon(job: Job) -> bool:
     Looks for the record first.  Where a commit has begun and none is to be seen, the runs are kept: that
     commit removes them itself, or ``resume`` needs them, or they go after ``staging_grace_s``.
     """
-    fs = _files_of(job.table_path)
-    if read_mark(fs, job.table_path, job.id) is not None:
-        remove(fs, job.directory)
-        return True
-    if not fs.exists(f"{job.directory}/{SEALED}"):
-        remove(fs, job.directory)
+    fs, path = files_of(job), job.table_path
+    known = read_mark(fs, path, job.id)
+    if known is not None:
+        let_go(fs, path, job.id)
+        return known.version != GIVEN_UP
+    if not is_sealed(fs, path, job.id):
+        forget(fs, path, job.id)
         return False
-    return _in_log(job.table_path, job.id) is not None
+    known = _in_log(path, job.id, job.storage_options)
+    return known is not None and known.version != GIVEN_UP
 
 
-def _in_log(path: str, job_id: str) -> AppliedWrite | None:
+def _in_log(path: str, job_id: str, storage_options: Mapping[str, Any] | None) -> AppliedWrite | None:
     """What the log still says of a committed job."""
-    with open_handle(path) as handle:
+    with open_handle(path, storage_options=storage_options) as handle:
         return handle.engine.writers.applied_jobs.get(job_id)
 
 
-def resume(path: str, job_id: str, handle: Handle | None = None) -> WriteResult:
+def resume(
+    path: str,
+    job_id: str,
+    handle: Handle | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> WriteResult:
     """Commit a job whose commit found the table locked, or of which nobody knows whether it ended.
 
     Raises
@@ -365,18 +307,20 @@ def resume(path: str, job_id: str, handle: Handle | None = None) -> WriteResult:
         raise InvalidArgument(f"{job_id!r} is no id of a job; that is job- and 32 hex digits")
     if handle is not None:
         path = handle.for_writing().path
-    fs = _files_of(path) if handle is None else handle.engine.fs
-    directory = job_directory(path, job_id)
+    fs = files_at(path, storage_options) if handle is None else handle.engine.fs
     known = read_mark(fs, path, job_id)
     if known is not None:
-        remove(fs, directory)
-    elif not fs.exists(f"{directory}/{SEALED}"):
-        known = _in_log(path, job_id) if handle is None else handle.engine.writers.applied_jobs.get(job_id)
+        let_go(fs, path, job_id)
+    elif not is_sealed(fs, path, job_id):
+        if handle is None:
+            known = _in_log(path, job_id, storage_options)
+        else:
+            known = handle.engine.writers.applied_jobs.get(job_id)
         if known is None:
             raise unknown_job(path, job_id)
     if known is not None:
-        return _repeated(known)
-    return commit_job(*unsealed(fs, path, job_id), handle)
+        return _answered(path, job_id, known)
+    return commit_job(*unsealed(fs, path, job_id, storage_options), handle)
 
 
 __all__ = [

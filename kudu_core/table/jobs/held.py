@@ -17,15 +17,8 @@ import pyarrow as pa
 from kudu_core.common.idempotence.fingerprint import NO_ROWS
 from kudu_core.errors import Corruption, InvalidArgument, RowErrors
 from kudu_core.fs.base import NoFolder
-from kudu_core.table.jobs.commit import (
-    another_table,
-    apply_runs,
-    commit_job,
-    committed,
-    opened_for,
-    seal,
-    stager,
-)
+from kudu_core.table.jobs.apply_job import another_table, apply_runs, seal
+from kudu_core.table.jobs.commit import commit_job, committed, opened_for, stager
 from kudu_core.table.jobs.job import form_of
 from kudu_core.table.jobs.small import held_call
 from kudu_core.table.write.door import write_parts

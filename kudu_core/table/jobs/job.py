@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.format.members import BROKEN, flag, parsed, text
 from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.run.cycles import cycles_left
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
+from kudu_core.objects.urls import is_url
 from kudu_core.table.calls.conform import OPERATIONS
 from kudu_core.table.jobs.stager import APPLY, Form
 from kudu_core.table.lifecycle.staging_folders import MAX_SEALED_BYTES, SEALED
-from kudu_core.table.opened.job_marks import job_directory
+from kudu_core.table.opened.job_marks import files_directory, job_directory
 from kudu_core.table.runs.staged import StagedRun
 
 if TYPE_CHECKING:
@@ -50,10 +51,13 @@ class Job:
     """How long the commit waits for another writer to let go of the table."""
     overwrite: bool = False
     """The rows take the place of all that are there."""
+    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+    """Of a table in an object store: what its client was given.  It travels, and is stored nowhere."""
 
     @property
     def directory(self) -> str:
-        return job_directory(self.table_path, self.id)
+        """Where its attempts write."""
+        return files_directory(self.table_path, self.id)
 
 
 def check_job(
@@ -106,23 +110,43 @@ def _form(text: str) -> Form:
     return Form.from_json(json.loads(text))
 
 
-def sealed(job: Job, runs: Sequence[StagedRun]) -> bytes:
-    """The contents of JOB; ``NotSupported`` for more than ``unsealed`` reads."""
-    with cycles_left(len(runs)):
+def sealed(job: Job, runs: Sequence[StagedRun] | None) -> bytes:
+    """The contents of JOB; ``NotSupported`` for more than ``unsealed`` reads.  ``runs``: None as long as no
+    commit has begun."""
+    with cycles_left(len(runs or ())):
         txn = None
         if job.txn is not None:
             txn = [job.txn.app_id, job.txn.version, job.txn.source, job.txn.on_repeat]
-        told = {**dataclasses.asdict(job), "txn": txn, "runs": [run.to_json() for run in runs]}
+        listed = None if runs is None else [run.to_json() for run in runs]
+        told = {**dataclasses.asdict(job), "txn": txn, "runs": listed}
+        del told["storage_options"]
         data = json.dumps(told).encode()
     if len(data) > MAX_SEALED_BYTES:
         raise NotSupported(
-            f"a job of {len(runs):,} staged files is {len(data):,} bytes to describe, and may be "
+            f"a job of {len(runs or ()):,} staged files is {len(data):,} bytes to describe, and may be "
             f"{MAX_SEALED_BYTES:,}: nothing was written; write it in several jobs, or in fewer tasks"
         )
     return data
 
 
-def unsealed(fs: FileSystem, path: str, job_id: str) -> tuple[Job, list[StagedRun]]:
+def is_sealed(fs: FileSystem, path: str, job_id: str) -> bool:
+    """Whether a commit of the job has begun."""
+    file = f"{job_directory(path, job_id)}/{SEALED}"
+    if not is_url(path):
+        return fs.exists(file)
+    try:
+        data = fs.read_bytes(file, MAX_SEALED_BYTES)
+    except FileNotFoundError:
+        return False
+    try:
+        return parsed(data)["runs"] is not None
+    except BROKEN as exc:
+        raise Corruption(file, 0, f"{exc!r:.200}") from exc
+
+
+def unsealed(
+    fs: FileSystem, path: str, job_id: str, storage_options: Mapping[str, Any] | None = None
+) -> tuple[Job, list[StagedRun]]:
     """What the folder of a job says that is to be committed; ``Corruption`` where it is no such job."""
     file = f"{job_directory(path, job_id)}/{SEALED}"
     try:
@@ -141,7 +165,7 @@ def unsealed(fs: FileSystem, path: str, job_id: str) -> tuple[Job, list[StagedRu
         stored["txn"] = None if stored["txn"] is None else _stored_txn(*stored["txn"])
         stored["overwrite"] = flag(stored.get("overwrite", False))
         # The directory may have been moved with its table.
-        job = Job(**{**stored, "table_path": path})
+        job = Job(**{**stored, "table_path": path, "storage_options": storage_options})
         form_of(job)
     except (*BROKEN, InvalidArgument) as exc:
         raise Corruption(file, 0, f"{exc!r:.200}") from exc
@@ -158,6 +182,7 @@ __all__ = [
     "Job",
     "check_job",
     "form_of",
+    "is_sealed",
     "sealed",
     "unsealed",
 ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.lifecycle.checks import table_state
-from kudu_core.table.lifecycle.handles import folder_path
+from kudu_core.common.run.clock import Clock
+from kudu_core.table.lifecycle.locations import location_of
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
@@ -27,25 +27,29 @@ class JobTable:
     schema: Schema
     partitions: PartitionSchema
     options: Options
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @staticmethod
     def of(engine: Engine) -> JobTable:
         return JobTable(
-            engine.fs, engine.path, engine.uuid, engine.schema, engine.partitions, engine.asked_options
-        )
+            engine.fs, engine.path, engine.uuid, engine.schema, engine.partitions, engine.asked_options,
+            engine.table_file.storage_options,
+        )  # fmt: skip
 
     @staticmethod
-    def at(path: str) -> JobTable:
+    def at(path: str, storage_options: Mapping[str, Any] | None = None) -> JobTable:
         """What TABLE says, without a look at manifests and the log: for writes of which an open would be the
         most expensive part.
 
         An ALTER is in TABLE before anybody is told of it.  One that its process did not live to write there
         is found by the commit, which opens the table, and fits the rows to it.
         """
-        root = folder_path(path)
-        fs = PosixFileSystem().rooted(root)
-        state = table_state(fs, root)
-        return JobTable(fs, root, state.uuid, state.schema, state.partitions, state.options)
+        place = location_of(path, storage_options=storage_options, clock=Clock())
+        state = place.table_state()
+        return JobTable(
+            place.fs, place.root, state.uuid, state.schema, state.partitions, state.options,
+            place.storage_options,
+        )  # fmt: skip
 
 
 __all__ = ["JobTable"]

@@ -16,6 +16,7 @@ import numpy as np
 from kudu_core.errors import InvalidArgument
 from kudu_core.fs.checked import write_checked
 from kudu_core.table.ingest.build import SortedRows, build_parts
+from kudu_core.table.ingest.decide_range import may_hold
 from kudu_core.table.lifecycle.alter import new_tablet
 from kudu_core.table.runs.resolution import MAX_BY_KEY_BYTES, Resolution
 from kudu_core.table.runs.spilled import OpenRuns
@@ -92,9 +93,7 @@ def contested(handle: Handle, form: Form, runs: Sequence[StagedRun], *, overwrit
 
 def _holds_keys(engine: Engine, ordinal: int, runs: Sequence[StagedRun]) -> bool:
     view = engine.tablets.of_ordinal(ordinal).view
-    if any(len(memory) for memory in (view.active, *view.frozen)):
-        return True
-    return any(len(view.tree.between(run.min_key, run.max_key + b"\0")) for run in runs)
+    return any(may_hold(view, None, run) for run in runs)
 
 
 def _overlap(runs: Sequence[StagedRun]) -> bool:

@@ -11,7 +11,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.declare import declare
 from kudu_core.errors import InvalidArgument, TableExists
-from kudu_core.objects.urls import refuse_url
+from kudu_core.objects.urls import is_url, parse, refuse_url
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.locations import absolute, location_of
 from kudu_core.table.opened.handle import Handle, warn_of_unreplayed
@@ -98,4 +98,11 @@ def folder_path(path: str | os.PathLike[str]) -> str:
     return absolute(text)
 
 
-__all__ = ["create_handle", "folder_path", "open_handle"]
+def table_path(path: str | os.PathLike[str]) -> str:
+    """An absolute path, or the URL of a place in a store, as ``Table.path`` has it; ``InvalidArgument`` for
+    what is neither."""
+    text = os.fspath(path)
+    return str(parse(text)) if isinstance(text, str) and is_url(text) else absolute(text)
+
+
+__all__ = ["create_handle", "folder_path", "open_handle", "table_path"]

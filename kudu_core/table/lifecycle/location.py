@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.schema import Schema
     from kudu_core.events import EventListener, TableOpened
+    from kudu_core.fs.api import FileSystem
     from kudu_core.options import Options
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.stored.table_state import TableState
 
 T = TypeVar("T")
 Newest = Callable[[], "tuple[Engine, TableOpened] | None"]
@@ -20,6 +22,17 @@ class Location(Protocol):
 
     root: str
     """The path of a folder, or a URL."""
+
+    @property
+    def fs(self) -> FileSystem:
+        """The files of the table, by paths that begin with ``root``."""
+
+    @property
+    def storage_options(self) -> Mapping[str, Any] | None:
+        """Of a place in a store, as they were given."""
+
+    def table_state(self) -> TableState:
+        """What TABLE says; ``TableNotFound``."""
 
     def has_table(self) -> bool: ...
 

@@ -11,6 +11,7 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.objects.urls import is_url
 from kudu_core.options import Options
+from kudu_core.table.lifecycle.checks import table_state
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.lifecycle.open_reader import open_for_reading
 from kudu_core.table.lifecycle.open_writer import open_for_writing
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kudu_core.objects.api import Requests
     from kudu_core.table.lifecycle.location import Location, Newest
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.stored.table_state import TableState
 
 T = TypeVar("T")
 
@@ -34,7 +36,11 @@ class FolderLocation:
     def __init__(self, root: str, fs: FileSystem, clock: Clock) -> None:
         self.root = root
         self.fs = fs.rooted(root)
+        self.storage_options = None
         self._clock = clock
+
+    def table_state(self) -> TableState:
+        return table_state(self.fs, self.root)
 
     def has_table(self) -> bool:
         return self.fs.exists(f"{self.root}/TABLE")

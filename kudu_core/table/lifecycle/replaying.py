@@ -43,7 +43,6 @@ def replay_for_writer(
         tokens_through=before.applied_ts,
     )
     context.cut = lambda: replay.position
-    announce_files(engine)
     unreplayed = replay_log(
         replay, tail, lambda found, record: False, done=count, relieve=engine.maintenance.relieve
     )
@@ -96,10 +95,9 @@ def replay_for_reader(
 
 def announce_files(engine: Engine) -> None:
     """Keys of records will be looked for in every rowset that may have them."""
-    if engine.in_store:
-        for tablet in engine.tablets:
-            for rowset in tablet.view.rowsets:
-                rowset.will_open(NEWEST)
+    for tablet in engine.tablets:
+        for rowset in tablet.view.rowsets:
+            rowset.will_open(NEWEST)
 
 
 __all__ = ["announce_files", "replay_for_reader", "replay_for_writer"]

@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kudu_core.common.format import names
-from kudu_core.errors import Corruption
+from kudu_core.errors import Corruption, StoreError
 from kudu_core.fs.base import temporary_of
+from kudu_core.objects.urls import is_url
 from kudu_core.table.opened.job_marks import job_directory
 
 if TYPE_CHECKING:
@@ -41,8 +42,25 @@ SWEEP_S = 60.0
 def conclude(engine: Engine, job_id: str, known: AppliedWrite) -> None:
     """A job's record is durable: leave the mark of it, and nothing else.  ``Closed``: all is as it was."""
     engine.writers.mark(job_id, known)
-    remove(engine.fs, job_directory(engine.path, job_id))
+    let_go(engine.fs, engine.path, job_id)
     engine.writers.applied_jobs.pop(job_id, None)
+
+
+def let_go(fs: FileSystem, path: str, job_id: str) -> None:
+    """Of a job that is committed: its folder goes.  In a store its files may be the table's by now, and which
+    are not is for a writer to say, later (protocol B13)."""
+    if not is_url(path):
+        remove(fs, job_directory(path, job_id))
+
+
+def forget(fs: FileSystem, path: str, job_id: str) -> None:
+    """Of a job that is not committed and will not be: its folder goes.  In a store JOB goes, without which
+    nobody commits it.  Its files are the sweep's: who has been replaced, and does not know, may be wrong."""
+    if not is_url(path):
+        remove(fs, job_directory(path, job_id))
+        return
+    with suppress(OSError, StoreError):
+        fs.unlink(f"{job_directory(path, job_id)}/{SEALED}")
 
 
 def remove(fs: FileSystem, directory: str) -> None:
@@ -118,6 +136,8 @@ __all__ = [
     "MAX_SEALED_BYTES",
     "SEALED",
     "conclude",
+    "forget",
+    "let_go",
     "remove",
     "sweep_staging",
 ]

@@ -6,7 +6,7 @@ Its bytes are in ``table/stored/table_state.py``.  A reader has its state and re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kudu_core.fs.copies import keep_copy
 from kudu_core.table.stored.table_state import TableState, read_state, replace
@@ -34,6 +34,10 @@ class StoredTable(Protocol):
     state: TableState
     """What the table is."""
 
+    @property
+    def storage_options(self) -> Mapping[str, Any] | None:
+        """What the client of its store was given; None of a folder."""
+
     def fence(self) -> None:
         """``Fenced`` where it is known that another writer has the table (protocol P2)."""
 
@@ -45,6 +49,9 @@ class StoredTable(Protocol):
 
     def is_unwritten(self) -> bool:
         """Of a reader: whether nobody has the table open for writing, nor has since the state was read."""
+
+    def is_replaced(self) -> bool:
+        """Whether another table is in its place by now, or none."""
 
     def requests(self) -> Mapping[str, int]:
         """For ``Table.metrics``: what was asked of the store, by metric; of a folder nothing."""
@@ -80,6 +87,16 @@ class TableFile(FencedFile[TableState]):
             return read_state(self._fs, self._path).epoch == self.state.epoch
         except FileNotFoundError:
             return False
+
+    @property
+    def storage_options(self) -> None:
+        return None
+
+    def is_replaced(self) -> bool:
+        try:
+            return read_state(self._fs, self._path).uuid != self.state.uuid
+        except FileNotFoundError:
+            return True
 
     def install(self, state: TableState) -> None:
         """Replace TABLE, durably."""

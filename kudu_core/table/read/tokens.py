@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -33,7 +33,8 @@ class ScanToken:
     rows.  It names no files: whoever reads it finds those of the tablet as they are then.
 
     >>> for token in stock.scan_tokens(["name"]):
-    ...     kc.open_table(token.table_path).scan_token(token).to_table().num_rows
+    ...     there = kc.open_table(token.table_path, storage_options=token.storage_options)
+    ...     there.scan_token(token).to_table().num_rows
     3
     """
 
@@ -55,6 +56,8 @@ class ScanToken:
     batch_rows: int
     rows: int
     """About how many rows it reads, for planning."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Of a table in an object store: what it was opened with here, for whoever opens it there."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -164,6 +167,7 @@ def _tokens(
                 upper=upper,
                 batch_rows=plan.batch_rows,
                 rows=rows,
+                storage_options=engine.table_file.storage_options,
             )
 
 

@@ -14,7 +14,14 @@ from kudu_core.cfile.columns.statistics import FileStatistics
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.cfile.files.rows_format import RowsMeta
-from kudu_core.common.format.names import is_data_file, is_staging, job_of_mark, parse_lost, tablet_of_folder
+from kudu_core.common.format.names import (
+    file_path,
+    is_data_file,
+    is_staging,
+    job_of_mark,
+    parse_lost,
+    tablet_of_folder,
+)
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
@@ -264,7 +271,7 @@ def _verify_rowset(tablet: Tablet, meta: RowSetMeta) -> None:
     rows = _verify_rows(fs, directory, meta.base, meta.statistics)
     told = meta.rows, meta.min_key, meta.max_key
     if (rows.rows, rows.min_key, rows.max_key) != told:
-        raise Corruption(f"{directory}/{meta.base.name}", 0, "other rows than its manifest says")
+        raise Corruption(file_path(directory, meta.base.name), 0, "other rows than its manifest says")
     _check_insert_times(directory, meta, rows)
     for columns in meta.replaced:
         _verify_columns(fs, directory, meta, columns)
@@ -273,7 +280,7 @@ def _verify_rowset(tablet: Tablet, meta: RowSetMeta) -> None:
 
 
 def _verify_rows(fs: FileSystem, directory: str, ref: FileRef, statistics: FileStatistics | None) -> RowsMeta:
-    path = f"{directory}/{ref.name}"
+    path = file_path(directory, ref.name)
     with RowsFile(fs, path, size=ref.size, footer_crc=ref.footer_crc) as file:
         file.verify()
         meta = file.meta
@@ -287,19 +294,19 @@ def _check_insert_times(directory: str, meta: RowSetMeta, rows: RowsMeta) -> Non
     stored = rows.max_insert is not None
     if known != meta.max_insert_ts or stored != (meta.insert_ts is None):
         reason = f"its rows were inserted by {known}, its manifest says {meta.max_insert_ts}"
-        raise Corruption(f"{directory}/{meta.base.name}", 0, reason)
+        raise Corruption(file_path(directory, meta.base.name), 0, reason)
 
 
 def _verify_columns(fs: FileSystem, directory: str, meta: RowSetMeta, columns: ColumnsRef) -> None:
     found = _verify_rows(fs, directory, columns.file, columns.statistics)
     known = () if columns.statistics is None else columns.statistics.column_ids
     if found.rows != meta.rows or (known and not set(columns.column_ids) <= set(known)):
-        path = f"{directory}/{columns.file.name}"
+        path = file_path(directory, columns.file.name)
         raise Corruption(path, 0, "other rows or columns than its manifest says")
 
 
 def _verify_delta(fs: FileSystem, directory: str, meta: RowSetMeta, ref: DeltaRef, kind: str) -> None:
-    path = f"{directory}/{ref.file.name}"
+    path = file_path(directory, ref.file.name)
     with DeltaFile(fs, path, size=ref.file.size, footer_crc=ref.file.footer_crc) as file:
         file.verify()
         found = file.meta

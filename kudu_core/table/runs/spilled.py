@@ -39,14 +39,14 @@ class OpenRuns:
         self._count = 0
 
     @contextmanager
-    def use(self, path: str) -> Iterator[RowsFile]:
-        """One file for one thread."""
+    def use(self, path: str, size: int | None = None) -> Iterator[RowsFile]:
+        """One file for one thread.  ``size``: where it is known."""
         with self._lock:
             idle = self._idle.get(path)
             file = idle.pop() if idle else None
             self._count -= file is not None
         if file is None:
-            file = RowsFile(self._fs, path)
+            file = RowsFile(self._fs, path, size=size)
         try:
             yield file
         finally:

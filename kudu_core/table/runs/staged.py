@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from binascii import a2b_base64
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
+from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.rows.meta import FileRef, RowSetMeta, statistics_from_json
 from kudu_core.table.runs.sorted import SAMPLE_ROWS, KeyRange, Run, TabletSpan, key_ranges
 from kudu_core.table.runs.spilled import OPERATION_ID, STATUS_ID, OpenRuns
@@ -162,10 +164,10 @@ class StagedRows:
         return self.run.column_ids
 
     def column(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
-        path = self.path
+        ref = self.run.file
         if column_id == SEQUENCE_ID and self.run.sequence is not None:
-            path = f"{self.directory}/{self.run.sequence.name}"
-        with self.files.use(path) as file:
+            ref = self.run.sequence
+        with self.files.use(f"{self.directory}/{ref.name}", ref.size) as file:
             return file.read(column_id, lower, upper)
 
     def numbers(self, lower: int, upper: int) -> np.ndarray:
@@ -182,7 +184,7 @@ class StagedRows:
     def _samples(self) -> EncodedKeys:
         rows = self.run.rows
         if self.run.rowset is not None:
-            with self.files.use(self.path) as file:
+            with self.files.use(self.path, self.run.file.size) as file:
                 return EncodedKeys(*file.key_index())
         block = RowBlock({i: self.column(i, 0, rows) for i in self.schema.key_ids}, rows)
         return encode_keys(self.schema, block).take(np.arange(0, rows, SAMPLE_ROWS))
@@ -232,20 +234,20 @@ def check_run(fs: FileSystem, directory: str, file: FileRef) -> None:
     """Whether a staged file is the one that its writer told of (protocol G3); ``Corruption`` if not."""
     path = f"{directory}/{file.name}"
     try:
-        opened = fs.open_read(path)
-    except FileNotFoundError:
+        with closing(fs.open_read(path, file.size)) as opened:
+            size = opened.size()
+            if size != file.size:
+                reason = f"the staged file has {size} bytes, its writer wrote {file.size}"
+                raise Corruption(path, min(size, file.size), reason)
+            at = size - TRAILER.size
+            trailer = opened.pread(TRAILER.size, at)
+    except (FileNotFoundError, FileMissing):
         raise Corruption(path, 0, "the staged file is missing") from None
-    try:
-        size = opened.size()
-        if size != file.size:
-            reason = f"the staged file has {size} bytes, its writer wrote {file.size}"
-            raise Corruption(path, min(size, file.size), reason)
-        at = size - TRAILER.size
-        footer, length, crc, magic = TRAILER.unpack(opened.pread(TRAILER.size, at))
-        if (footer + length, crc, magic) != (at, file.footer_crc, MAGIC):
-            raise Corruption(path, at, "the staged file's footer is not its writer's")
-    finally:
-        opened.close()
+    if len(trailer) < TRAILER.size:  # of an object, whose size is only known by those who wrote it
+        raise Corruption(path, at, f"the staged file ends before the {file.size} bytes that its writer wrote")
+    footer, length, crc, magic = TRAILER.unpack(trailer)
+    if (footer + length, crc, magic) != (at, file.footer_crc, MAGIC):
+        raise Corruption(path, at, "the staged file's footer is not its writer's")
 
 
 __all__ = ["SEQUENCE_ID", "StagedRows", "StagedRun", "check_run", "ranges_of", "whole_run"]

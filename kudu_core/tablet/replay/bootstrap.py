@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from kudu_core.common.format.members import BROKEN
-from kudu_core.common.format.names import job_id
-from kudu_core.common.idempotence.writers import AppliedWrite, Txn, stored_counts
+from kudu_core.common.format.names import job_files, job_id, root_of
+from kudu_core.common.idempotence.writers import GIVEN_UP, AppliedWrite, Txn, stored_counts
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, KuduError, MemoryLimit, Poisoned
@@ -81,7 +81,9 @@ class Replay:
 
     def is_of_data(self, error: Corruption) -> bool:
         """Whether an error is of a file of rows or changes, which a record only asked for a key."""
-        return any(error.path.startswith(f"{tablet.directory}/") for tablet in self._tablets.values())
+        folders = {tablet.directory for tablet in self._tablets.values()}
+        folders |= {job_files(root_of(folder)) for folder in folders}
+        return any(error.path.startswith(f"{folder}/") for folder in folders)
 
     def apply(self, record: Record) -> None:
         """Replay one WRITE or INGEST.  Whatever it raises, none of a WRITE is in the tablets."""
@@ -183,7 +185,7 @@ class Replay:
                 if record.ts > self._tokens_through:
                     tokens[txn.app_id] = txn.applied(known.get(txn.app_id), record.ts, counts)
             if job is not None:
-                jobs[job_id(job)] = AppliedWrite(0, record.ts, counts)
+                jobs[job_id(job)] = AppliedWrite(GIVEN_UP if "given_up" in extra else 0, record.ts, counts)
         except BROKEN as exc:
             raise Corruption(where, 0, f"token: {exc!r:.200}") from exc
         return tokens, jobs

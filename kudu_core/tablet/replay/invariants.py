@@ -21,6 +21,7 @@ import numpy as np
 
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.rows_file import RowsFile
+from kudu_core.common.format.names import file_path
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
@@ -169,11 +170,11 @@ def _live_keys(store: MemRowSet | DiskRowSet, rows_at: RowsAt) -> list[bytes]:
 def check_files(fs: FileSystem, directory: str, state: TabletState) -> None:
     """Protocol N11: every file that the manifest names is there, with its size and its footer's checksum."""
     for meta in state.rowsets.values():
-        path = f"{directory}/{meta.base.name}"
+        path = file_path(directory, meta.base.name)
         with RowsFile(fs, path, size=meta.base.size, footer_crc=meta.base.footer_crc) as rows:
             hold(rows.rows == meta.rows, "N11", f"{path} has {rows.rows} rows, not {meta.rows}")
         for ref in (*meta.redo, *meta.undo):
-            path = f"{directory}/{ref.file.name}"
+            path = file_path(directory, ref.file.name)
             with DeltaFile(fs, path, size=ref.file.size, footer_crc=ref.file.footer_crc) as deltas:
                 hold(deltas.entry_count == ref.entries, "N11", f"{path}: another number of entries")
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.format.names import file_path
 from kudu_core.common.run.locks import mutex
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Garbage:
             for retired in ready:
                 left = []
                 for name in retired.names:
-                    path = f"{self._directory}/{name}"
+                    path = file_path(self._directory, name)
                     try:
                         with suppress(FileNotFoundError):
                             size = self._fs.stat(path).size

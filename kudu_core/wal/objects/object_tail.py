@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kudu_core.errors import Corruption
 from kudu_core.wal.find_records import Record
-from kudu_core.wal.format import RECORD_KIND_EDIT, RECORD_KIND_INGEST, Segment
+from kudu_core.wal.format import RECORD_KIND_EDIT, RECORD_KIND_INGEST, RECORD_KIND_WRITE, Segment
 from kudu_core.wal.objects.log_object import (
     OBJECT_HEADER,
     LogEnd,
@@ -106,9 +106,9 @@ class ObjectTail:
         return self.end.ts
 
     @property
-    def holds_records(self) -> bool:
-        """Whether there are any to hand out."""
-        return bool(self._waiting)
+    def holds_writes(self) -> bool:
+        """Whether there are any to hand out whose keys will be looked for."""
+        return any(record.kind == RECORD_KIND_WRITE for _, _, record in self._waiting)
 
     def close(self) -> None:
         """Records handed out stay valid."""

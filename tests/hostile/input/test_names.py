@@ -205,7 +205,19 @@ def test_stored_names_lead_nowhere_else(parser: Parser) -> None:
             parser(name)
 
 
-@pytest.mark.parametrize("name", ["TABLE", "MANIFEST", "1.rows", "000001-00000001.row", "000001-1.delta"])
+JOB_FILES = f"files/job-{'0' * 32}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TABLE", "MANIFEST", "1.rows", "000001-00000001.row", "000001-1.delta", JOB_FILES, f"{JOB_FILES}/",
+        f"{JOB_FILES}/..", f"{JOB_FILES}/../x", f"{JOB_FILES}/a/b/c", f"{JOB_FILES}/a/../b",
+        f"{JOB_FILES}//a", f"/{JOB_FILES}/a", f"x/{JOB_FILES}/a", "files/job-1/a", "files/a",
+        f"staging/job-{'0' * 32}/a", f"{JOB_FILES}/a\n", f"{JOB_FILES}/" + "a" * 201,
+        "../00000002/000001-00000001.rows",
+    ],
+)  # fmt: skip
 def test_a_tablet_names_data_files_alone(name: str) -> None:
     """A merge retires what a manifest names: MANIFEST itself must not be among it."""
     with pytest.raises(ValueError, match="file name"):
@@ -225,6 +237,10 @@ def test_the_names_that_are_given_are_those_that_are_taken() -> None:
     assert names.is_staging(f"{names.MERGE}{'a' * 32}") and not names.is_job(f"{names.MERGE}{'a' * 32}")
     for other in ("job-1", "job-" + "g" * 32, "job-" + "A" * 32, "home", f"x{names.JOB}{'0' * 32}", "job-"):
         assert not names.is_staging(other), other
+    for path in ("p00000-a1-0.rows", "resolved-0/3-000001-00000001.delta"):
+        assert names.data_file(f"{JOB_FILES}/{path}") == f"{JOB_FILES}/{path}"
+        assert names.file_path("/t/tablets/00000001", f"{JOB_FILES}/{path}") == f"/t/{JOB_FILES}/{path}"
+    assert names.file_path("s3://b/tablets/00000001", "x.rows") == "s3://b/tablets/00000001/x.rows"
     assert names.backup_of_folder("00000007") == 7
     for other in ("00000000", "7", "000000007", "\u0661" * 8, "0000000a", "00000007\n"):
         assert names.backup_of_folder(other) is None, other

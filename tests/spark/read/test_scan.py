@@ -268,7 +268,7 @@ def test_workers_keep_their_tables_open(spark: SparkSession, path: str) -> None:
 
         for _ in batches:
             pass
-        found = {p: id(t) for p, t in _tables.items()}
+        found = {place.path: id(t) for place, t in _tables.items()}
         yield pa.RecordBatch.from_pydict(
             {"pid": pa.array([os.getpid()], pa.int64()), "table": pa.array([found.get(path, 0)], pa.int64())}
         )

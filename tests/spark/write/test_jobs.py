@@ -18,7 +18,7 @@ from kudu_core.engines.spark import cache
 from kudu_core.engines.spark import staging as tasks
 from kudu_core.errors import TokenMismatch
 from kudu_core.rowset.rows.meta import FileRef
-from kudu_core.table.jobs import commit
+from kudu_core.table.jobs import apply_job, commit
 from kudu_core.table.jobs import stager as staging
 from kudu_core.table.jobs.job import Job
 from kudu_core.table.jobs.resolve import resolve
@@ -246,7 +246,7 @@ def test_what_tasks_resolved_is_not_resolved_again(tmp_path: Path, monkeypatch: 
         set_options(table, ingest_threshold_rows=1 << 20)
         table.upsert({"k": list(range(50, 100)), "v": ["memory"] * 50})
     built: list[int] = []
-    real = commit.ingest_sorted.__globals__["_build"]
+    real = apply_job.ingest_sorted.__globals__["_build"]
 
     def build(engine: Any, rows: Any, tablets: Any, *args: Any, **more: Any) -> Any:
         built.append(len(tablets))

@@ -56,8 +56,8 @@ def by_driver(df: DataFrame, path: str, operation: str, **options: Any) -> Any:
 def by_files(df: DataFrame, path: str, operation: str, **options: Any) -> Any:
     """As ``by_function``, whose tasks hand back what is as little as here; they stage all of it."""
 
-    def at(path: Any) -> JobTable:
-        found = known(path)
+    def at(path: Any, storage_options: Any) -> JobTable:
+        found = known(path, storage_options)
         return replace(found, options=found.options.overridden({"ingest_threshold_rows": 1}))
 
     known = JobTable.at
@@ -177,8 +177,11 @@ def test_rows_that_lie_alone_are_resolved_by_the_driver(
     assert ks.write(frame(columns(lower | upper)), path, "upsert").updated == 20
     assert len(begun) == 1
     with kc.open_table(path, "rw", options={"ingest_threshold_rows": 2}) as table:  # into memory
-        table.insert([{"k": 310, "v": 1, "s": None}])
+        table.insert([{"k": 310, "v": 1, "s": None}, {"k": 355, "v": 1, "s": None}])
         assert ks.write(frame(columns({k: (k, "c") for k in range(300, 310)})), table).inserted == 10
+        assert len(begun) == 1
+        between = {k: (k, "c") for k in range(350, 360) if k != 355}
+        assert ks.write(frame(columns(between)), table).inserted == 9
         assert len(begun) == 2
     assert ks.write(frame(columns(upper)), path, "update").updated == 20
     assert len(begun) == 3

@@ -148,6 +148,10 @@ def same(found: Any, wanted: Any, what: str) -> None:
         raise Disagree(f"{what}: found {short(found)}, wanted {short(wanted)}")
 
 
+def errors_of(table: pa.Table) -> list[tuple[int, str]]:
+    return list(zip(table["row"].to_pylist(), table["code"].to_pylist(), strict=True))
+
+
 def short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 600 else f"{text[:600]} ... ({len(text)} characters)"

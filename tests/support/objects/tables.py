@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import kudu_core as kc
+from kudu_core.common.format.names import file_path
 from kudu_core.common.run.pool import Pool
 from kudu_core.objects.api import Requests
 from kudu_core.table.lifecycle.checks import followed_by
@@ -61,7 +62,7 @@ def referenced(store: MemoryObjectStore, root: str = URL) -> set[str]:
     found = {"TABLE", *(log_name(one.n) for one in tail.objects)}
     for tablet_id, content in with_edits(whole, snapshots, tail, state.epoch).items():
         folder = tablet_directory("", tablet_id)[1:]
-        found |= {f"{folder}/{name}" for name in content.files}
+        found |= {file_path(f"/{folder}", name)[1:] for name in content.files}
         if tablet_id in place_of(state).snapshots:
             found.add(f"{folder}/{place_of(state).snapshots[tablet_id].name}")
     return found

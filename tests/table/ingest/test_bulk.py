@@ -288,9 +288,9 @@ def test_runs_are_read_through_few_open_files(tmp_path: Path, monkeypatch: pytes
     lock = threading.Lock()
 
     class Counted(spilled_runs.RowsFile):
-        def __init__(self, *args: Any) -> None:
+        def __init__(self, *args: Any, **more: Any) -> None:
             nonlocal most
-            super().__init__(*args)
+            super().__init__(*args, **more)
             with lock:
                 now.add(id(self))
                 most = max(most, len(now))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
+from kudu_core.table.jobs import apply_job
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
 from tests.support.inside import (
@@ -29,14 +30,14 @@ def test_a_token_is_asked_again_under_its_lock(path: Path, monkeypatch: pytest.M
     with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
         slow, slow_runs = stage(table, [1], "upsert", txn=("app", 1))
         fast, fast_runs = stage(table, [1], "upsert", txn=("app", 1))
-        real = jobs.check_files
+        real = apply_job.check_files
 
         def meanwhile(engine: Any, job: Job, *rest: Any) -> None:
             if job.id == slow.id:
                 assert not jobs.commit_job(fast, fast_runs, handle_of(table)).deduplicated
             real(engine, job, *rest)
 
-        monkeypatch.setattr(jobs, "check_files", meanwhile)
+        monkeypatch.setattr(apply_job, "check_files", meanwhile)
         assert jobs.commit_job(slow, slow_runs, handle_of(table)).deduplicated
         assert rows_of(table) == {1: "job"}
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from kudu_core.common.format.names import epoch_of_file, is_data_file, tablet_of_folder
+from kudu_core.common.format.names import (
+    epoch_of_file,
+    file_path,
+    is_data_file,
+    is_job,
+    job_of_mark,
+    tablet_of_folder,
+)
 from kudu_core.common.run.pool import Pool
 from kudu_core.objects import object_lease
 from kudu_core.table.lifecycle.in_store import table_object
 from kudu_core.table.lifecycle.in_store.found import tail_of
+from kudu_core.table.lifecycle.in_store.job_sweep import FILES, STAGING
 from kudu_core.table.lifecycle.in_store.open_store_reader import StoreReader
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, place_of
 from kudu_core.wal.objects.log_object import parse_log_name
@@ -53,7 +61,7 @@ def listed(engine: Engine) -> StoreListing:
     table = engine.table_file
     assert isinstance(table, TableObject)
     snapshots = place_of(table.put_state).snapshots
-    named = {f"{tablet.directory}/{name}" for tablet in engine.tablets for name in tablet.state.files}
+    named = {file_path(tablet.directory, name) for tablet in engine.tablets for name in tablet.state.files}
     named |= {
         f"{tablet.directory}/{snapshots[tablet.id].name}"
         for tablet in engine.tablets
@@ -67,7 +75,7 @@ def listed(engine: Engine) -> StoreListing:
         elif _is_of_a_tablet(name):
             if f"{engine.path}/{name}" not in named:
                 unnamed.append(name)
-        elif name not in _OTHERS:
+        elif name not in _OTHERS and not _is_of_a_job(name):
             foreign.append(name)
     return StoreListing(log_objects, tuple(unnamed), tuple(foreign))
 
@@ -77,6 +85,13 @@ def _is_of_a_tablet(name: str) -> bool:
     if len(parts) != 3 or parts[0] != "tablets" or tablet_of_folder(parts[1]) is None:
         return False
     return is_data_file(parts[2]) or epoch_of_file(parts[2]) is not None
+
+
+def _is_of_a_job(name: str) -> bool:
+    """What jobs have put: theirs until they are over, and then until a writer has swept it."""
+    folder, _, rest = name.partition("/")
+    job = rest.partition("/")[0]
+    return folder in (FILES, STAGING) and is_job(job_of_mark(job) or job)
 
 
 __all__ = ["StoreListing", "listed", "log_records", "opened_beside"]

@@ -129,7 +129,7 @@ class StoreReader:
             read_end=end,
         )
         try:
-            if tail.holds_records:
+            if tail.holds_writes:
                 announce_files(engine)
             replayed = replay_for_reader(
                 engine, end, tail, state.applied_ts, lambda record: record.ts <= end.visible_ts

@@ -20,7 +20,7 @@ from kudu_core.table.lifecycle.in_store.put_ids import new_id
 from kudu_core.table.lifecycle.in_store.store_home import StoreHome
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, read_table
 from kudu_core.table.lifecycle.open_writer import log_options, start_lanes
-from kudu_core.table.lifecycle.replaying import replay_for_writer
+from kudu_core.table.lifecycle.replaying import announce_files, replay_for_writer
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.engine import Engine
 from kudu_core.table.stored.home import Writing
@@ -64,6 +64,8 @@ def open_for_writing(
         opening = _Opening(store, root, clock, pool)
         engine = opening.engine(options, listener, lease)
         opened.append(engine)
+        if opening.tail.holds_writes:
+            announce_files(engine)
         replay = replay_for_writer(engine, opening.tail, opening.epoch_state)
         state = opening.state
         if state is not opening.epoch_state:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common.format.names import epoch_of_file, tablet_of_folder
+from kudu_core.common.format.names import epoch_of_file, file_path, tablet_of_folder
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import NotSupported
 from kudu_core.fs.scratch import scratch_folder
+from kudu_core.table.lifecycle.in_store.job_sweep import JobSweep
 from kudu_core.table.lifecycle.in_store.table_object import place_of
 from kudu_core.table.lifecycle.purge import purge
+from kudu_core.table.opened.job_marks import leave_marks
 from kudu_core.table.stored.store_place import MAX_SNAPSHOT_BYTES, SnapshotRef
 from kudu_core.table.stored.table_state import tablet_directory
 from kudu_core.tablet.store.edits import TabletState, file_name
@@ -65,6 +67,7 @@ class StoreHome:
         self._swept = False
         """Whether it was looked for what earlier writers have left."""
         self._closing = False
+        self._jobs = JobSweep(engine, store, table, REQUEST_LIFE_S)
 
     # ---- tablets and ingests ----
 
@@ -144,6 +147,7 @@ class StoreHome:
         oldest = [tablet.first_ts for tablet in engine.tablets]
         through = min([log.committed_ts, *(ts - 1 for ts in oldest if ts is not None)])
         self._closing = True
+        leave_marks(engine.fs, engine.path, engine.writers.applied_jobs, through)
         log.checkpoint(through, {})
 
     # ---- deletion ----
@@ -157,6 +161,7 @@ class StoreHome:
         if not self._swept:
             self._sweep()
             self._swept = True
+        self._retire(self._jobs.due())
         log = self._engine.log
         deleted = int(log.drop_spares() > 0)
         now_s = self._engine.clock.monotonic_s()
@@ -194,7 +199,11 @@ class StoreHome:
             state = tablet.state
             own = state.retired - self._inherited.get(tablet.id, frozenset())
             named.update(f"{_folder(tablet.id)}/{name}" for name in state.files | own)
-        orphans = [f"{_folder(i)}/{name}" for i, names in self._inherited.items() for name in names]
+        orphans = [
+            self._name_of(file_path(tablet_directory(engine.path, i), name))
+            for i, names in self._inherited.items()
+            for name in names
+        ]
         for entry in self._store.entries("tablets"):
             _, folder, name = entry.name.split("/", 2) if entry.name.count("/") == 2 else ("", "", "")
             of = epoch_of_file(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kudu_core.errors import TableNotFound
 from kudu_core.objects.check_store import check_store
 from kudu_core.objects.client import open_store
+from kudu_core.objects.object_files import ObjectFiles
 from kudu_core.objects.repeating import RepeatingStore
 from kudu_core.objects.request_pool import request_pool
 from kudu_core.objects.urls import parse
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from kudu_core.common.run.clock import Clock
     from kudu_core.common.schema.schema import Schema
     from kudu_core.events import EventListener, TableOpened
+    from kudu_core.fs.api import FileSystem
     from kudu_core.objects.api import ObjectStore, Requests
     from kudu_core.table.lifecycle.location import Location, Newest
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.stored.table_state import TableState
 
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ class StoreLocation:
     ) -> None:
         """``requests``: in the place of those of the client."""
         self.root = str(parse(url))
-        self._options = storage_options
+        self.storage_options = storage_options
         self._clock = clock
         self._checked = requests is not None
         self._pool = request_pool()
@@ -52,6 +55,11 @@ class StoreLocation:
             self._store: ObjectStore = open_store(url, storage_options, put_id_of=put_id_of, clock=clock)
         else:
             self._store = RepeatingStore(requests, put_id_of, clock)
+        self._store.storage_options = storage_options
+        self.fs: FileSystem = ObjectFiles(self._store, self.root, self._pool)
+
+    def table_state(self) -> TableState:
+        return read_table(self._store, self.root)[0]
 
     def has_table(self) -> bool:
         try:
@@ -68,7 +76,7 @@ class StoreLocation:
             raise create_in_store.table_exists(self.root)
         if not self._checked:
             create_in_store.refuse_unsafe(
-                check_store(self.root, self._options, seconds=CHECK_S, threads=CHECK_THREADS)
+                check_store(self.root, self.storage_options, seconds=CHECK_S, threads=CHECK_THREADS)
             )
         create_in_store.create(self._store, self.root, schema, partitions, options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kudu_core.common.format.members import BROKEN, parsed
 from kudu_core.common.run.locks import mutex
@@ -138,6 +138,16 @@ class TableObject:
         except TableNotFound:
             return False
         return (now.epoch, now.clean_end) == (self.state.epoch, self.state.clean_end) and now.clean_end > 0
+
+    def is_replaced(self) -> bool:
+        try:
+            return read_table(self.store, self._root)[0].uuid != self.state.uuid
+        except TableNotFound:
+            return True
+
+    @property
+    def storage_options(self) -> Mapping[str, Any] | None:
+        return self.store.storage_options
 
     def requests(self) -> Mapping[str, int]:
         return self.store.counts()
