@@ -3,7 +3,7 @@
 # (Azure Blob, Node), and with --long versitygw (S3 over a folder, Go).
 #
 # What is there in the wanted version is kept.  What cannot be installed is said in capitals, and its tests
-# skip and say so: this script does not fail for it.
+# skip and say so: this script does not fail for it.  With a name, only that one is installed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -12,10 +12,12 @@ VERSITYGW=v1.8.0
 AZURITE=3.35.0 # the last for Node 20
 PATIENCE_S=150 # an install takes 10 to 40 s
 
-long=no
+long=no only=""
 if [ "${1:-}" = --long ]; then
     long=yes
     PATIENCE_S=1200
+else
+    only="${1:-}"
 fi
 servers="$ROOT/build/servers"
 mkdir -p "$servers/bin"
@@ -25,6 +27,7 @@ mkdir -p "$servers/bin"
 keep() {
     local name="$1" version="$2" tool="$3"
     shift 3
+    if [ -n "$only" ] && [ "$only" != "$name" ]; then return; fi
     if [ "$(cat "$servers/$name.version" 2>/dev/null)" = "$version" ]; then return; fi
     if ! command -v "$tool" >/dev/null; then
         printf '%s IS NOT INSTALLED, there is no %s: its tests are skipped\n' "$name" "$tool" >&2

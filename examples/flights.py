@@ -7,7 +7,9 @@ flights are deleted, and what was first reported wrong is corrected by upserts. 
 delay by carrier, read back through Spark, must equal what Spark computes from the CSV, to the last digit.
 The same table then answers plain Python and DuckDB.
 
-    python examples/flights.py [--table DIRECTORY] [--months 12]
+With --url the table is in an object store; ``ci/demo.sh --store`` starts one of the tests' for it.
+
+    python examples/flights.py [--table DIRECTORY | --url s3://bucket/flights] [--months 12]
 """
 
 from __future__ import annotations
@@ -306,12 +308,13 @@ def start_spark(folder: Path) -> SparkSession:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--table", type=Path, help="keep the table here: a directory not there yet")
+    parser.add_argument("--url", help="a place in an object store, with credentials from the environment")
     parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="live through so many")
     arguments = parser.parse_args()
     months = list(range(1, arguments.months + 1))
 
     folder = Path(tempfile.mkdtemp(prefix="flights-"))
-    path = str(arguments.table.absolute() if arguments.table else folder / "flights")
+    path = arguments.url or str(arguments.table.absolute() if arguments.table else folder / "flights")
     progress = Progress(steps=3 + 4 * len(months) + 5)
     begun = time.perf_counter()
     spark = None
@@ -339,7 +342,7 @@ def main() -> None:
         rows, seconds = progress.rows[kind], progress.seconds[kind]
         print(f"  {kind:7} {rows:9,} rows  {rows / seconds:11,.0f} rows/s")
     print(f"All of it in {time.perf_counter() - begun:.1f} s.")
-    if arguments.table:
+    if arguments.table or arguments.url:
         print(f"The table is in {path}.")
 
 

@@ -6,6 +6,7 @@ Requests are counted in ``extra_info``; ``dollars_a_month`` are those of an idle
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import kudu_core as kc
 from kudu_core.objects.object_lease import RENEW_S
+from kudu_core.table.jobs import commit as jobs
+from kudu_core.table.jobs.job import Job
+from kudu_core.table.runs.staged import StagedRun
+from tests.support.objects.jobs import begun, made, patch_clients, rows, staged, store_of_jobs
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import URL, requests_of, spent
 
@@ -181,3 +186,35 @@ def test_refresh_with_nothing_new(benchmark: BenchmarkFixture, place: Place) -> 
 def test_open_for_writing(benchmark: BenchmarkFixture, place: Place) -> None:
     counted(benchmark, place, lambda: place.open("rw").close(), rounds=3)
     benchmark.extra_info["dollars_a_month"] = round(MONTH_S / RENEW_S * PUT_DOLLARS, 2)
+
+
+@pytest.mark.parametrize("tablets", [4, 64])
+def test_a_commit_of_a_thousand_files(
+    benchmark: BenchmarkFixture, tablets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a driver of Spark does when its tasks have put their files: it opens the table, commits, and
+    closes it."""
+    store = store_of_jobs(monkeypatch)
+    slow = Slow(store)
+    slow.is_slow = True
+    with made(store, tablets=tablets):
+        pass
+    begins = itertools.count(0, 10_000_000)
+    attempts, each = 1000 // tablets, 10 * tablets
+
+    def staging() -> tuple[tuple[Job, list[StagedRun]], dict[str, object]]:
+        patch_clients(monkeypatch, store)
+        job, first = begun("insert"), next(begins)
+        runs = staged(job, *(rows(range(first + n * each, first + (n + 1) * each)) for n in range(attempts)))
+        patch_clients(monkeypatch, slow)
+        return (job, runs), {}
+
+    def commit(job: Job, runs: list[StagedRun]) -> None:
+        assert jobs.commit_job(job, runs).inserted == attempts * each
+
+    arguments, _ = staging()
+    before = requests_of(store)
+    commit(*arguments)
+    benchmark.extra_info["requests"] = spent(store, before)
+    benchmark.extra_info["files"] = len(arguments[1])
+    benchmark.pedantic(commit, setup=staging, rounds=3)

@@ -93,7 +93,7 @@ def refuse_url(text: str) -> None:
         url = parse(text)
         raise NotSupported(
             f"{url}: this works on folders of this machine; a table in an object store can be made, opened, "
-            "written, read and backed up to a folder, but not yet this"
+            "written, read and backed up, but not yet this"
         )
 
 

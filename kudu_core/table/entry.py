@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.backup.restore import restore as restore_table
 from kudu_core.table.lifecycle.handles import create_handle, folder_path, open_handle
 from kudu_core.table.table import Table
@@ -128,8 +129,10 @@ def restore(
     path: str | os.PathLike[str],
     at: Any = None,
     *,
+    storage_options: Mapping[str, Any] | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
+    _requests: Requests | None = None,
 ) -> Table:
     """Make a new table from a folder of backups and open it for writing.
 
@@ -145,11 +148,13 @@ def restore(
     Parameters
     ----------
     src
-        The folder that ``Table.backup`` wrote to.
+        The folder, or the URL, that ``Table.backup`` wrote to.
     path
         Where the new table is to be.
     at
         Which backup: what ``backup`` returned, or its ``timestamp``.  None: the newest one.
+    storage_options
+        As of ``open_table``, for a URL in ``src``.
 
     Raises
     ------
@@ -162,7 +167,9 @@ def restore(
     Corruption
         A file is damaged or missing, or a backup between is.
     """
-    restore_table(_fs or PosixFileSystem(), folder_path(src), folder_path(path), at, _clock or Clock())
+    fs, clock = _fs or PosixFileSystem(), _clock or Clock()
+    place = place_at(src, storage_options, clock, fs=fs, requests=_requests)
+    restore_table(fs, place.folder, folder_path(path), at, clock, source=place.fs)
     return open_table(path, "rw", _fs=_fs, _clock=_clock)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.table.backup.backup import backup
+from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.lifecycle.alter import alter
-from kudu_core.table.lifecycle.handles import folder_path
 from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
 from kudu_core.table.table_reads import TableReads
 from kudu_core.table.table_writes import TableWrites
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.declare import Column
+    from kudu_core.objects.api import Requests
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.tablet.replay.replay_log import Unreplayed
@@ -189,8 +190,16 @@ class Table(TableWrites, TableReads):
         """
         collect_now(self._handle.for_writing())
 
-    def backup(self, dst: str | os.PathLike[str], since: Any = None) -> BackupResult:
-        """Write the table as it is now, or what changed since an earlier backup, to a folder elsewhere.
+    def backup(
+        self,
+        dst: str | os.PathLike[str],
+        since: Any = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        _requests: Requests | None = None,
+    ) -> BackupResult:
+        """Write the table as it is now, or what changed since an earlier backup, to a folder elsewhere, or to
+        an object store.
 
         Others read and write meanwhile.  The folder may hold any number of backups of this table;
         ``kudu_core.restore`` makes a table of one of them and of those that it continues.  A backup
@@ -204,10 +213,12 @@ class Table(TableWrites, TableReads):
         Parameters
         ----------
         dst
-            A folder for backups of this table alone; made if need be.
+            A folder for backups of this table alone; made if need be.  Or a URL.
         since
             None: all rows.  What ``backup`` returned, or its ``timestamp``, or "last" for the last one in
             ``dst``: only what changed since then.  With nothing written since, that one is the answer.
+        storage_options
+            As of ``kudu_core.open_table``, for a URL in ``dst``.
 
         Raises
         ------
@@ -216,14 +227,18 @@ class Table(TableWrites, TableReads):
         ChangesLost
             History no longer reaches back to ``since``: make a full backup.
         Locked
-            Another backup to ``dst`` is under way.
+            Another backup to ``dst`` is under way, or has come before this one.
         Corruption
             A backup that the new one continues is damaged or incomplete.
         OSError
             Such as a full disk.  There is no backup then; what is left of it, if anything, has a hidden name
             and goes with the next one.
+        StoreError
+            There is no backup then, unless it says ``unknown``: then there may be.
         """
-        return backup(self._handle, folder_path(dst), since)
+        engine = self._handle.opened()
+        place = place_at(dst, storage_options, engine.clock, fs=engine.fs.local, requests=_requests)
+        return backup(self._handle, place, since)
 
     def refresh(self) -> None:
         """Make what was written since the handle was opened readable, up to a record that cannot be replayed

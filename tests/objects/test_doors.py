@@ -27,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def backed_up(url: Any, beside: Path) -> object:
-    with kc.create_table(beside / "t", SCHEMA, "k") as table:
+    with kc.create_table(beside / "t", SCHEMA, "k", exist_ok=True) as table:
         return table.backup(url)
 
 
@@ -36,14 +36,14 @@ OPEN: dict[str, Callable[[Any, Path], object]] = {
     "create_table, exist_ok": lambda url, _: kc.create_table(url, SCHEMA, "k", exist_ok=True),
     "open_table": lambda url, _: kc.open_table(url),
     "open_table, rw": lambda url, _: kc.open_table(url, "rw"),
+    "restore from": lambda url, beside: kc.restore(url, beside / "r"),
+    "backup": backed_up,
 }
-"""Those that lead to a table in a store."""
+"""Those that lead to a place in a store."""
 CLOSED: dict[str, Callable[[Any, Path], object]] = {
-    "restore from": lambda url, beside: kc.restore(url, beside / "t"),
     "restore to": lambda url, beside: kc.restore(beside / "b", url),
     "repair": lambda url, _: kc.repair(url),
     "repair to": lambda url, beside: kc.repair(beside / "t", url),
-    "backup": backed_up,
 }
 
 

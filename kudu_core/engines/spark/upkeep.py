@@ -24,6 +24,7 @@ from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import backup as backups
 from kudu_core.table.backup.backup_file import BackupFile
 from kudu_core.table.backup.backup_manifest import BackupManifest, BackupResult
+from kudu_core.table.backup.backup_place import FolderOfBackups
 from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
@@ -264,7 +265,8 @@ def backup(
 
     folder = folder_path(dst)
     with reading(path, storage_options) as handle:
-        return backups.backup(handle, folder, since, runs)
+        place = FolderOfBackups(handle.opened().fs.local.rooted(folder), folder)
+        return backups.backup(handle, place, since, runs)
 
 
 def _rows(shares: Sequence[ScanToken | ChangeToken]) -> Iterator[pa.RecordBatch]:

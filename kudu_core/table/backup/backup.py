@@ -1,14 +1,12 @@
 """``table.backup``: the rows of one moment, or what changed since an earlier backup, in a folder elsewhere.
 
-snapshot -> scan, or net changes since the backup before -> runs -> manifest -> rename -> fsync.
-All of it is written under a temporary name, so a backup that has its number is whole.
+snapshot -> scan, or net changes since the backup before -> runs -> manifest -> its number.
+A backup that has its number is whole (``backup_place.py``).
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,22 +18,19 @@ from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.schema.schema import OP_COLUMN
 from kudu_core.errors import InvalidArgument, shown
-from kudu_core.fs.base import temporary_name
+from kudu_core.objects.urls import is_url
 from kudu_core.table.backup.backup_file import BackupFile, BackupFileWriter
 from kudu_core.table.backup.backup_manifest import (
-    LOCK,
-    MANIFEST,
     MAX_NUMBER,
     OPERATIONS,
     BackupManifest,
     BackupResult,
     check_runs,
-    foreign_name,
-    is_unfinished,
     needed,
     points,
     read_manifests,
 )
+from kudu_core.table.backup.backup_place import check_folder
 from kudu_core.table.changes.changes import open_changes
 from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.read.plan import ScanRequest
@@ -44,6 +39,7 @@ from kudu_core.table.read.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
+    from kudu_core.table.backup.backup_place import BackupPlace
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
 
@@ -60,20 +56,12 @@ Runs = Callable[["FileSystem", str, BackupManifest, Snapshot], tuple[list[Backup
 snapshot, or what changed between ``BackupManifest.since`` and it."""
 
 
-def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) -> BackupResult:
+def backup(handle: Handle, place: BackupPlace, since: Any, runs: Runs | None = None) -> BackupResult:
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
-    engine = handle.opened()
-    fs = engine.fs.local.rooted(folder)
-    _check_folder(fs, engine.path, folder)
-    if not fs.exists(folder):
-        _make_folder(fs, folder)
-    lease = fs.lease(f"{folder}/{LOCK}")
-    try:
-        lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
-        for name in fs.listdir(folder):
-            if is_unfinished(name):
-                fs.rmtree(f"{folder}/{name}")
-        known = read_manifests(fs, folder)
+    engine, fs, folder = handle.opened(), place.fs, place.folder
+    check_folder(fs, engine.path, folder)
+    with place.writing():
+        known = read_manifests(fs, folder, in_store=is_url(folder))
         other = next((m for m in known if m.uuid != engine.uuid), None)
         if other is not None:
             raise InvalidArgument(f"{folder} holds backups of another table; give each a folder of its own")
@@ -87,35 +75,10 @@ def backup(handle: Handle, folder: str, since: Any, runs: Runs | None = None) ->
             with columns, open_snapshot(handle, head.timestamp) as snapshot:
                 if before is not None and before.timestamp == head.timestamp:
                     return before.result(folder)  # nothing was written since
-                return _write(handle, fs, folder, head, snapshot, runs or partial(_runs_here, handle))
+                write = runs or partial(_runs_here, handle, name=place.name_of())
+                return _write(handle, place, head, snapshot, write)
 
         return handle.of_now(None, written)
-    finally:
-        lease.release()
-
-
-def _make_folder(fs: FileSystem, folder: str) -> None:
-    """The folder of backups, durable under its name, or not at all: the next call has to make it anew."""
-    fs.mkdir(folder, exist_ok=True)
-    parent = folder.rsplit("/", 1)[0] or "/"
-    try:
-        fs.rooted(parent).sync_dir(parent)
-    except OSError:
-        with suppress(OSError):  # not empty: somebody else makes a backup there
-            fs.rmdir(folder)
-        raise
-
-
-def _check_folder(fs: FileSystem, path: str, folder: str) -> None:
-    if f"{folder}/".startswith(f"{path}/"):
-        raise InvalidArgument(f"{folder} lies in the table's own folder; a backup belongs elsewhere")
-    if not fs.exists(folder):
-        return
-    if not fs.is_dir(folder):
-        raise InvalidArgument(f"{folder} is a file; backups need a folder of their own")
-    foreign = [name for name in fs.listdir(folder) if foreign_name(name)]
-    if foreign:
-        raise InvalidArgument(f"{folder} is no folder of backups: {foreign[0]!r} does not belong to one")
 
 
 def _head(engine: Engine, before: BackupManifest | None, number: int) -> tuple[BackupManifest, Claim]:
@@ -166,40 +129,25 @@ def _before(fs: FileSystem, folder: str, known: list[BackupManifest], since: Any
 
 
 def _write(
-    handle: Handle, fs: FileSystem, folder: str, head: BackupManifest, snapshot: Snapshot, write: Runs
+    handle: Handle, place: BackupPlace, head: BackupManifest, snapshot: Snapshot, write: Runs
 ) -> BackupResult:
-    temporary = temporary_name(head.directory(folder), uuid.uuid4().hex)
-    fs.mkdir(temporary)
-    try:
-        runs, counts = write(fs, temporary, head, snapshot)
+    with place.making(head) as directory:
+        runs, counts = write(place.fs, directory, head, snapshot)
         total = counts[0]
         if head.since is not None:
             total = open_scan(handle, ScanRequest(columns=()), snapshot, head.schema).count()
         manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
-        fs.replace_file(f"{temporary}/{MANIFEST}", manifest.to_bytes())  # syncs the names of the runs too
-        fs.rename(temporary, head.directory(folder))
-        fs.sync_dir(folder)
-    except BaseException:
-        with suppress(OSError):
-            _take_away(fs, folder, head, temporary)
-        raise
-    return manifest.result(folder)
-
-
-def _take_away(fs: FileSystem, folder: str, head: BackupManifest, temporary: str) -> None:
-    """A backup that failed.  What is left under the temporary name, the next one removes.
-
-    One whose number may never reach the disk has to lose it: another would continue it.  Until that is
-    durable its files stay, so that no power cut leaves a number without them.
-    """
-    if fs.exists(head.directory(folder)):
-        fs.rename(head.directory(folder), temporary)
-        fs.sync_dir(folder)
-    fs.rmtree(temporary)
+        place.commit(directory, manifest)
+    return manifest.result(place.folder)
 
 
 def _runs_here(
-    handle: Handle, fs: FileSystem, directory: str, head: BackupManifest, snapshot: Snapshot
+    handle: Handle,
+    fs: FileSystem,
+    directory: str,
+    head: BackupManifest,
+    snapshot: Snapshot,
+    name: Callable[[int], str],
 ) -> tuple[list[BackupFile], Counts]:
     rows: Iterator[pa.RecordBatch]
     if head.since is None:
@@ -207,7 +155,7 @@ def _runs_here(
     else:
         net = ChangesRequest(net=True)
         rows = iter(open_changes(handle, net, head.since, snapshot, head.schema))
-    return write_runs(fs, directory, head.arrow_schema(), rows)
+    return write_runs(fs, directory, head.arrow_schema(), rows, name)
 
 
 def write_runs(

@@ -7,6 +7,7 @@ or of tablets.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.common.format.names import staged_file
 from kudu_core.errors import Corruption
+from kudu_core.fs.missing import FileMissing
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -111,17 +113,14 @@ def read_backup_file(fs: FileSystem, directory: str, told: BackupFile) -> pa.Tab
     except ValueError as exc:
         raise Corruption(directory, 0, str(exc)) from None
     try:
-        file = fs.open_read(path)
-    except FileNotFoundError:
+        with closing(fs.open_read(path, told.size)) as file:
+            size = file.size()
+            if size != told.size:
+                reason = f"the backup's file has {size} bytes, its writer wrote {told.size}"
+                raise Corruption(path, min(size, told.size), reason)
+            data = file.pread(size, 0)
+    except (FileNotFoundError, FileMissing):
         raise Corruption(path, 0, "the backup's file is missing") from None
-    try:
-        size = file.size()
-        if size != told.size:
-            reason = f"the backup's file has {size} bytes, its writer wrote {told.size}"
-            raise Corruption(path, min(size, told.size), reason)
-        data = file.pread(size, 0)
-    finally:
-        file.close()
     if crc32c(data) != told.crc:
         raise Corruption(path, 0, "the backup's file's checksum does not match")
     try:

@@ -137,10 +137,26 @@ class BackupManifest:
         return f"{self.timestamp} ({time_of(self.timestamp)})"
 
 
-def read_manifests(fs: FileSystem, folder: str) -> list[BackupManifest]:
-    """All backups in a folder, in the order in which they were made; ``Corruption`` names a damaged one."""
+def read_manifests(fs: FileSystem, folder: str, *, in_store: bool = False) -> list[BackupManifest]:
+    """All backups in a folder, in the order in which they were made; ``Corruption`` names a damaged one.
+
+    ``in_store``: in an object store, where a number without a manifest is no backup yet.
+    """
     numbers = [backup_of_folder(name) for name in fs.listdir(folder)]
-    return [read_manifest(fs, folder, number) for number in numbers if number is not None]
+    found: list[BackupManifest] = []
+    for number in numbers:
+        if number is None:
+            continue
+        try:
+            found.append(read_manifest(fs, folder, number))
+        except _Missing:
+            if not in_store:
+                raise
+    return found
+
+
+class _Missing(Corruption):
+    """There is no manifest."""
 
 
 def read_manifest(fs: FileSystem, folder: str, number: int) -> BackupManifest:
@@ -149,7 +165,7 @@ def read_manifest(fs: FileSystem, folder: str, number: int) -> BackupManifest:
     try:
         data = fs.read_bytes(path, MAX_BYTES)
     except (FileNotFoundError, NoFolder):
-        raise Corruption(path, 0, "the backup's manifest is missing") from None
+        raise _Missing(path, 0, "the backup's manifest is missing") from None
     return replace(_parsed(path, data), number=number)
 
 

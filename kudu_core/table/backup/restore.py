@@ -17,6 +17,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
+from kudu_core.objects.urls import is_url
 from kudu_core.table.backup.backup_file import BackupFile, read_backup_file
 from kudu_core.table.backup.backup_manifest import BackupManifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.calls.call import Call
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 class Chain:
     """The backups that a table is made of."""
 
+    fs: FileSystem
+    """Of the folder."""
     folder: str
     manifests: list[BackupManifest]
     """A full one and those that continue it, oldest first."""
@@ -54,14 +57,26 @@ Fill = Callable[["FileSystem", str, Chain, Clock], None]
 """Writes the rows of a chain into the table at a path, which has none yet, as one change, and closes it."""
 
 
-def restore(fs: FileSystem, folder: str, path: str, at: Any, clock: Clock, fill: Fill | None = None) -> None:
-    """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows."""
+def restore(
+    fs: FileSystem,
+    folder: str,
+    path: str,
+    at: Any,
+    clock: Clock,
+    fill: Fill | None = None,
+    *,
+    source: FileSystem | None = None,
+) -> None:
+    """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows.
+
+    ``source``: the file system of the backups; None: of a folder of ``fs``.
+    """
     check_empty(fs.rooted(path.rsplit("/", 1)[0] or "/"), path)
-    backups = fs.rooted(folder)
+    backups = fs.rooted(folder) if source is None else source
     if not backups.exists(folder):
         raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
-    manifests = read_manifests(backups, folder)
-    chain = Chain(folder, needed(folder, manifests, chosen(folder, manifests, at)))
+    manifests = read_manifests(backups, folder, in_store=is_url(folder))
+    chain = Chain(backups, folder, needed(folder, manifests, chosen(folder, manifests, at)))
     for manifest in chain.manifests:
         check_runs(backups, folder, manifest)
     make_beside(fs, path, lambda inside, place: _build(inside, place, chain, clock, fill or _fill_here))
@@ -83,7 +98,7 @@ def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) ->
 def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
     with open_beside(fs, path, clock) as handle:
         engine = handle.for_writing()
-        batches = _batches(fs.rooted(chain.folder), chain, engine.schema)
+        batches = _batches(chain.fs, chain, engine.schema)
         calls = apply_calls(engine.schema, batches, OP_COLUMN)
         write_parts(engine, _within(calls, chain, engine.partitions))
         check_total(handle, chain)

@@ -19,7 +19,7 @@ from kudu_core.table.ingest.build import SortedRows
 from kudu_core.table.ingest.ingest import ingest_sorted, staging_of
 from kudu_core.table.ingest.overwrite import overwrite_sorted
 from kudu_core.table.jobs.check_staged import check_columns, check_files, named
-from kudu_core.table.jobs.job import Job, form_of, sealed
+from kudu_core.table.jobs.job import Job, form_of, is_sealed, sealed
 from kudu_core.table.jobs.resolve import sorted_rows
 from kudu_core.table.jobs.small import calls_of, is_small
 from kudu_core.table.lifecycle.locations import location_of
@@ -79,13 +79,15 @@ def apply_runs(
     *,
     has_job: bool = False,
 ) -> WriteResult:
-    """Apply staged runs as one record, for ``committed``.  ``has_job``: JOB lists them, as is known."""
+    """Apply staged runs as one record, for ``committed``.  ``has_job``: JOB listed them before."""
     txn = named(job, runs)
     repeated = None if txn is None else already_applied(engine, txn)
     if repeated is not None:
         return repeated
     if engine.uuid.hex() != job.table_uuid:
         raise another_table(engine.path)
+    if has_job and engine.in_store:  # it must be there also after the look for the mark (protocol B13)
+        has_job = is_sealed(engine.fs, engine.path, job.id)
     if not has_job and not seal(job, runs, engine.fs):
         raise unknown_job(engine.path, job.id)
     form = form_of(job)

@@ -185,11 +185,9 @@ def commit_job(
         if known is not None:
             let_go(fs, job.table_path, job.id)
             return _answered(job.table_path, job.id, known)
-    is_begun = handle is None and seal(job, runs)
+    has_job = handle is None and seal(job, runs)
     with opened_for(job, handle) as engine:
         mine = replace(job, table_path=engine.path)
-        # In a store JOB must be there after the look for the mark (protocol B13).
-        has_job = is_begun and not engine.in_store
 
         def apply() -> WriteResult:
             return apply_runs(engine, mine, runs, resolutions, has_job=has_job)

@@ -52,18 +52,18 @@ class StoreLocation:
         self._checked = requests is not None
         self._pool = request_pool()
         if requests is None:
-            self._store: ObjectStore = open_store(url, storage_options, put_id_of=put_id_of, clock=clock)
+            self.store: ObjectStore = open_store(url, storage_options, put_id_of=put_id_of, clock=clock)
         else:
-            self._store = RepeatingStore(requests, put_id_of, clock)
-        self._store.storage_options = storage_options
-        self.fs: FileSystem = ObjectFiles(self._store, self.root, self._pool)
+            self.store = RepeatingStore(requests, put_id_of, clock)
+        self.store.storage_options = storage_options
+        self.fs: FileSystem = ObjectFiles(self.store, self.root, self._pool)
 
     def table_state(self) -> TableState:
-        return read_table(self._store, self.root)[0]
+        return read_table(self.store, self.root)[0]
 
     def has_table(self) -> bool:
         try:
-            read_table(self._store, self.root)
+            read_table(self.store, self.root)
         except TableNotFound:
             return False
         return True
@@ -78,7 +78,7 @@ class StoreLocation:
             create_in_store.refuse_unsafe(
                 check_store(self.root, self.storage_options, seconds=CHECK_S, threads=CHECK_THREADS)
             )
-        create_in_store.create(self._store, self.root, schema, partitions, options)
+        create_in_store.create(self.store, self.root, schema, partitions, options)
 
     def open_for_writing(
         self,
@@ -88,13 +88,13 @@ class StoreLocation:
         handle: Callable[[Engine], T],
     ) -> T:
         return open_store_writer.open_for_writing(
-            self._store, self.root, options, timeout_s, self._clock, listener, handle, self._pool
+            self.store, self.root, options, timeout_s, self._clock, listener, handle, self._pool
         )
 
     def open_for_reading(
         self, options: Options | None, listener: EventListener | None
     ) -> tuple[Engine, TableOpened, Newest]:
-        reader = StoreReader(self._store, self.root, options, self._clock, listener, self._pool)
+        reader = StoreReader(self.store, self.root, options, self._clock, listener, self._pool)
         return *reader.open(), reader.reopen
 
 

@@ -1,0 +1,212 @@
+"""Where backups are: a folder, or a place in an object store, as far as the two differ.
+
+In a folder one backup is made at a time, under a temporary name: what has its number is whole.  In a store a
+backup has its number when its manifest is there, which is put last, and only if none is there yet; whoever
+else was making that number has made nothing (docs/format-table.md, "Backups").
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kudu_core.common.format.names import backup_of_folder
+from kudu_core.errors import InvalidArgument, Locked, StoreError
+from kudu_core.fs.base import temporary_name
+from kudu_core.objects.urls import is_url
+from kudu_core.table.backup.backup_manifest import LOCK, MANIFEST, foreign_name, is_unfinished, read_manifests
+from kudu_core.table.lifecycle.locations import location_of
+
+if TYPE_CHECKING:
+    from kudu_core.common.run.clock import Clock
+    from kudu_core.fs.api import FileSystem
+    from kudu_core.objects.api import ObjectStore, Requests
+    from kudu_core.table.backup.backup_manifest import BackupManifest
+
+ABANDONED_S: Final = 86_400.0
+"""So long after it was put, a file in a store that no manifest names is nobody's."""
+
+
+class BackupPlace(Protocol):
+    """See the module."""
+
+    fs: FileSystem
+    folder: str
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Held while a backup is made; first what is left of others that failed is taken away."""
+
+    @contextmanager
+    def making(self, head: BackupManifest) -> Iterator[str]:
+        """The directory to which the runs of a backup go, durably; after an error nothing is left of them."""
+
+    def name_of(self) -> Callable[[int], str]:
+        """Gives the files of one backup names, by their numbers: such as nobody else uses."""
+
+    def commit(self, directory: str, manifest: BackupManifest) -> None:
+        """From now on the backup is there."""
+
+
+class FolderOfBackups:
+    """See ``BackupPlace``: a folder."""
+
+    def __init__(self, fs: FileSystem, folder: str) -> None:
+        self.fs, self.folder = fs, folder
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        fs, folder = self.fs, self.folder
+        if not fs.exists(folder):
+            _make_folder(fs, folder)
+        lease = fs.lease(f"{folder}/{LOCK}")
+        try:
+            lease.try_acquire()  # one at a time, so what has a temporary name is nobody's
+            for name in fs.listdir(folder):
+                if is_unfinished(name):
+                    fs.rmtree(f"{folder}/{name}")
+            yield
+        finally:
+            lease.release()
+
+    def name_of(self) -> Callable[[int], str]:
+        return "rows-{:06d}.arrow".format
+
+    @contextmanager
+    def making(self, head: BackupManifest) -> Iterator[str]:
+        temporary = temporary_name(head.directory(self.folder), uuid.uuid4().hex)
+        self.fs.mkdir(temporary)
+        try:
+            yield temporary
+        except BaseException:
+            with suppress(OSError):
+                self._take_away(head, temporary)
+            raise
+
+    def commit(self, directory: str, manifest: BackupManifest) -> None:
+        self.fs.replace_file(f"{directory}/{MANIFEST}", manifest.to_bytes())  # and the names of the runs
+        self.fs.rename(directory, manifest.directory(self.folder))
+        self.fs.sync_dir(self.folder)
+
+    def _take_away(self, head: BackupManifest, temporary: str) -> None:
+        """A backup that failed.  What is left under the temporary name, the next one removes.
+
+        One whose number may never reach the disk has to lose it: another would continue it.  Until that is
+        durable its files stay, so that no power cut leaves a number without them.
+        """
+        if self.fs.exists(head.directory(self.folder)):
+            self.fs.rename(head.directory(self.folder), temporary)
+            self.fs.sync_dir(self.folder)
+        self.fs.rmtree(temporary)
+
+
+class StoreOfBackups:
+    """See ``BackupPlace``: a place in an object store."""
+
+    def __init__(self, fs: FileSystem, folder: str, store: ObjectStore, clock: Clock) -> None:
+        self.fs, self.folder = fs, folder
+        self._store = store
+        self._clock = clock
+        self._attempt = uuid.uuid4().hex[:12]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        named = {
+            f"{known.number:08d}/{name}"
+            for known in read_manifests(self.fs, self.folder, in_store=True)
+            for name in (MANIFEST, *(run.name for run in known.runs))
+        }
+        oldest_s = self._clock.now_us() / 1e6 - ABANDONED_S
+        gone = [
+            entry.name
+            for entry in self._store.entries("")
+            if backup_of_folder(entry.name.partition("/")[0]) is not None
+            and not entry.name.endswith(f"/{MANIFEST}")
+            and entry.name not in named
+            and entry.mtime_s < oldest_s
+        ]
+        self._store.delete_many(gone)
+        yield
+
+    def name_of(self) -> Callable[[int], str]:
+        return f"rows-{self._attempt}-{{:06d}}.arrow".format
+
+    @contextmanager
+    def making(self, head: BackupManifest) -> Iterator[str]:
+        directory = head.directory(self.folder)
+        try:
+            yield directory
+        except BaseException as error:
+            if not (isinstance(error, StoreError) and error.unknown):  # else it may be a backup by now
+                with suppress(OSError, StoreError):
+                    self._take_away(head)
+            raise
+
+    def commit(self, directory: str, manifest: BackupManifest) -> None:
+        from kudu_core.table.lifecycle.in_store.put_ids import id_of_bytes
+
+        data = manifest.to_bytes()
+        name = f"{manifest.number:08d}/{MANIFEST}"
+        if self._store.put_if_absent(name, data, id_of_bytes(data)) is not None:
+            taken = Locked(self.folder, None, None)
+            taken.add_note(f"Another backup has taken number {manifest.number} meanwhile: make it again.")
+            raise taken
+
+    def _take_away(self, head: BackupManifest) -> None:
+        prefix = f"{head.number:08d}/rows-{self._attempt}-"
+        found = [entry.name for entry in self._store.entries(f"{head.number:08d}")]
+        self._store.delete_many([name for name in found if name.startswith(prefix)])
+
+
+def place_at(
+    path: Any,
+    storage_options: Mapping[str, Any] | None,
+    clock: Clock,
+    *,
+    fs: FileSystem | None = None,
+    requests: Requests | None = None,
+) -> BackupPlace:
+    """The place of backups that a path or a URL names."""
+    found = location_of(path, storage_options=storage_options, fs=fs, clock=clock, requests=requests)
+    if not is_url(found.root):
+        return FolderOfBackups(found.fs, found.root)
+    from kudu_core.table.lifecycle.in_store.store_location import StoreLocation
+
+    assert isinstance(found, StoreLocation)
+    return StoreOfBackups(found.fs, found.root, found.store, clock)
+
+
+def check_folder(fs: FileSystem, path: str, folder: str) -> None:
+    """``InvalidArgument`` where backups of the table at ``path`` do not belong."""
+    if f"{folder}/".startswith(f"{path}/"):
+        raise InvalidArgument(f"{folder} lies in the table's own folder; a backup belongs elsewhere")
+    if not fs.exists(folder):
+        return
+    if not fs.is_dir(folder):
+        raise InvalidArgument(f"{folder} is a file; backups need a folder of their own")
+    foreign = [name for name in fs.listdir(folder) if foreign_name(name)]
+    if foreign:
+        raise InvalidArgument(f"{folder} is no folder of backups: {foreign[0]!r} does not belong to one")
+
+
+def _make_folder(fs: FileSystem, folder: str) -> None:
+    """The folder of backups, durable under its name, or not at all: the next call has to make it anew."""
+    fs.mkdir(folder, exist_ok=True)
+    parent = folder.rsplit("/", 1)[0] or "/"
+    try:
+        fs.rooted(parent).sync_dir(parent)
+    except OSError:
+        with suppress(OSError):  # not empty: somebody else makes a backup there
+            fs.rmdir(folder)
+        raise
+
+
+if TYPE_CHECKING:
+
+    def _checked(folder: FolderOfBackups, store: StoreOfBackups) -> tuple[BackupPlace, BackupPlace]:
+        return folder, store
+
+
+__all__ = ["BackupPlace", "FolderOfBackups", "StoreOfBackups", "check_folder", "place_at"]
