@@ -26,5 +26,5 @@ for _ in $(seq 100); do
 done
 # What every process finds in its environment, the driver and the workers.
 export AWS_ENDPOINT="http://127.0.0.1:$port" AWS_REGION=us-east-1
-export AWS_ACCESS_KEY_ID=demo AWS_SECRET_ACCESS_KEY=demo AWS_ALLOW_HTTP=true
+export AWS_ACCESS_KEY_ID=demo AWS_SECRET_ACCESS_KEY=demo
 python examples/flights.py --url s3://flights/2013 "$@"

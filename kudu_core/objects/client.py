@@ -35,6 +35,8 @@ _T = TypeVar("_T")
 
 EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure", "abfss": "azure"}
 """Scheme -> the extra of the package that brings its client."""
+_ENVIRONMENT = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_", "abfss": "AZURE_"}
+"""Scheme -> what the variables begin with that its client knows."""
 REQUEST_S, CONNECT_S = 30, 5
 """How long a request, and the making of a connection, may take, unless ``client_options`` say otherwise."""
 _MOST_KEYS = {"s3": 1000, "gs": 1000, "az": 256, "abfss": 256}
@@ -92,6 +94,7 @@ def _made(url: StoreUrl, options: dict[str, Any]) -> Any:
             f"{url.scheme}:// needs the package obstore: pip install 'kudu-core[{EXTRAS[url.scheme]}]'"
         ) from None
     plain = any("http://" in value for value in options.values() if isinstance(value, str))
+    plain |= "endpoint" not in options and _is_plain_in_environment(url.scheme)
     client_options = {
         "timeout": timedelta(seconds=REQUEST_S),
         "connect_timeout": timedelta(seconds=CONNECT_S),
@@ -116,6 +119,15 @@ def _made(url: StoreUrl, options: dict[str, Any]) -> Any:
         raise InvalidArgument(f"{url.scheme}:// has no such storage option: {_first_line(error)}") from None
     except (exceptions.BaseError, ValueError, TypeError) as error:
         raise InvalidArgument(f"storage_options do not fit {url}: {_first_line(error)}") from None
+
+
+def _is_plain_in_environment(scheme: str) -> bool:
+    """Whether the environment, from which the client takes what it is not given, has a plain endpoint."""
+    prefix = _ENVIRONMENT[scheme]
+    return any(
+        name.startswith(prefix) and "ENDPOINT" in name and value.startswith("http://")
+        for name, value in os.environ.items()
+    )
 
 
 def check_process() -> None:

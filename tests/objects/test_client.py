@@ -85,6 +85,19 @@ def test_anothers_object_is_anothers(server: StoreServer, fate: Fate | None) -> 
     assert there(server, "log/1") == newer
 
 
+def test_all_of_it_from_the_environment(s3: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also an endpoint without TLS; nothing is in ``storage_options``."""
+    given = s3.options()
+    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
+        monkeypatch.setenv(f"AWS_{name.upper()}", str(given[name]))
+    store = open_store(s3.url, put_id_of=put_id_of, clock=StepClock(), deadline_s=5.0)
+    store.put("x", b"1")
+    assert store.read_bytes("x", 1) == b"1" == s3.memory.objects["x"].data
+    monkeypatch.setenv("AWS_ENDPOINT", "https://127.0.0.1:1")
+    with pytest.raises(kc.StoreUnavailable):
+        open_store(s3.url, put_id_of=put_id_of, clock=StepClock(), deadline_s=1.0).put("x", b"1")
+
+
 def test_overtaken(server: StoreServer) -> None:
     other, mine = body("other"), body("mine")
     server.fates.rules.append(Rule("overtaken", ops=PUT, data=other))

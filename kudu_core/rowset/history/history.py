@@ -21,6 +21,7 @@ from kudu_core.rowset.history.image import cells_of, distinct, image_of
 from kudu_core.rowset.history.straight import StraightHistory, straight_order
 from kudu_core.rowset.history.window import Events, changes_in, events_of
 from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
+from kudu_core.rowset.rows.delta_view import DeltaView
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
 
 
@@ -46,8 +47,8 @@ class RowSetHistory:
         self._start: RowsAt | None
         """None: the rowset has no row yet at ``since``."""
         self._forward: RowsAt
-        """Base values with the changes up to ``since``: a row before the first change of the window
-        that says what it became."""
+        """Base values with the changes up to ``since``, and without those after ``until`` that a compaction
+        has folded into them: a row before the first change of the window that says what it became."""
         if isinstance(store, MemRowSet):
             self._end = store.at(until)
             self._start = store.at(since)
@@ -57,8 +58,9 @@ class RowSetHistory:
             assert end is not None, "the caller asks ``concerned`` first"
             self._end = end
             self._start = store.at(since)
-            redo = [r.redo_at(since) if isinstance(r, DeltaStore) else r.at(since) for r in store.redo]
-            self._forward = DiskRowsAt(store, since, tuple(view for view in redo if view is not None))
+            views: list[DeltaView | None] = [undo.undo_at(until) for undo in store.undo]
+            views += [r.redo_at(since) if isinstance(r, DeltaStore) else r.at(since) for r in store.redo]
+            self._forward = DiskRowsAt(store, since, tuple(view for view in views if view is not None))
         self._store = store
         self._rows = rows
         self._changes = changes_in(schema, store, since, until, rows)

@@ -115,7 +115,8 @@ class Prepared:
                 mark(mine, TOO_LARGE)
             if call.unique and self.repeats:
                 mine = np.zeros(self.rows, bool)
-                mine[first : first + call.rows] = _repeated(self.group[first : first + call.rows])
+                keyed = first + _with_key(self.schema, call)
+                mine[keyed] = _repeated(self.group[keyed])
                 mark(mine, DUPLICATE_IN_BATCH)
             first += call.rows
         return status
@@ -141,6 +142,16 @@ class Prepared:
                     ]
                 )
         return pools
+
+
+def _with_key(schema: Schema, call: Call) -> np.ndarray:
+    """(n,) int64: the rows of a call without a NULL in the key, which is encoded as if it were a value."""
+    keyed = np.ones(call.rows, bool)
+    for column_id in schema.key_ids:
+        column = call.block.columns[column_id]
+        if column.validity is not None:
+            keyed &= column.valid_mask()
+    return np.flatnonzero(keyed)
 
 
 def _repeated(group: np.ndarray) -> np.ndarray:

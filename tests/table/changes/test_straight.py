@@ -12,7 +12,9 @@ import kudu_core as kc
 from kudu_core.rowset.history.history import RowSetHistory
 from kudu_core.rowset.history.straight import StraightHistory
 from kudu_core.table.changes import changes as module
-from tests.support.inside import wait_durable
+from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
+from tests.support.clock import ManualClock
+from tests.support.inside import compaction_lane_of, tablets_of, wait_durable
 from tests.support.models.history import SCHEMA, History, random_batch
 
 ASKED: tuple[dict[str, Any], ...] = (
@@ -52,6 +54,38 @@ class Ways:
         monkeypatch.setattr(RowSetHistory, "straight", asked)
 
 
+def compact_one(table: kc.Table, rng: random.Random, kind: str) -> None:
+    """The changes of one rowset."""
+    [tablet] = tablets_of(table)
+    if tablet.view.rowsets:
+        compaction_lane_of(table).compact(tablet, rng.choice(tablet.view.rowsets).id, kind)
+
+
+def test_what_was_folded_later_is_not_told_sooner(tmp_path: Path) -> None:
+    """An update that a merge has put into the base, and that comes after the window; and REDO whose file
+    speaks of its columns, of another row and later too."""
+    clock = ManualClock()
+    options = {"maintenance": "manual", "ingest_threshold_rows": 1}
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options, _clock=clock) as table:
+        names = table.schema.names
+        for call in (
+            lambda: table.insert([dict.fromkeys(names) | {"k": k, "a": k} for k in (1, 2, 3)]),
+            lambda: table.delete([{"k": 2}]),
+            lambda: table.update([{"k": 3, "a": 30}]),
+            lambda: compaction_lane_of(table).merge(
+                tablets_of(table)[0], [rowset.id for rowset in tablets_of(table)[0].view.rowsets]
+            ),
+            lambda: table.update([{"k": 1, "a": 10}]),
+            lambda: compact_one(table, random.Random(0), MINOR),
+        ):
+            clock.advance(us=1)
+            call()
+        times = sorted({row["_timestamp"] for row in table.changes(0).to_pylist()})
+        until = times[2] - 1
+        found = {row["k"]: row["a"] for row in table.changes(0, until).to_pylist() if row["_op"] == "insert"}
+        assert found == {1: 1, 2: 2, 3: 3}
+
+
 @pytest.mark.parametrize("whole", [0.0, 0.5, 1.0])
 def test_both_ways_agree(
     tmp_path: Path, seed: int, long: bool, whole: float, monkeypatch: pytest.MonkeyPatch
@@ -72,6 +106,8 @@ def test_both_ways_agree(
                     table.flush()
                 elif draw < 0.45:
                     table.compact(full=draw < 0.33)
+                elif draw < 0.6:
+                    compact_one(table, rng, MINOR if draw < 0.55 else MAJOR)
             wait_durable(table)
             times = [0, *history.writes]
             for _ in range(12):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import kudu_core as kc
@@ -104,3 +105,15 @@ def test_changes_in_memory_since_the_cut_are_decided_again(path: Path, case: str
         table.verify()
     with kc.open_table(path) as reader:
         assert rows_of(reader) == expected
+
+
+def test_a_row_without_a_key_repeats_none(path: Path) -> None:
+    """Its NULL is encoded as 0 is, and 0 is a key."""
+    with kc.create_table(path, SCHEMA, "k", options=FILES) as table:
+        handle = handle_of(table)
+        job = jobs.begin(handle, "insert", [("k", "int64"), ("v", "string")])
+        attempt = jobs.stager(job, "a", handle.engine.fs)
+        attempt.append(pa.record_batch({"k": pa.array([0, None, 1], pa.int64()), "v": ["a", "b", "c"]}))
+        with pytest.raises(kc.RowErrors) as told:
+            jobs.commit_job(job, attempt.finish(), handle)
+        assert told.value.errors["code"].to_pylist() == ["null_in_required"]
