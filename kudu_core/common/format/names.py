@@ -20,6 +20,8 @@ INGEST: Final = "ingest-"
 JOB: Final = "job-"
 MERGE: Final = "merge-"
 MARK: Final = ".committed"
+BACKUP: Final = "BACKUP"
+"""In the folder of a backup: its manifest."""
 MAX_TABLET: Final = 1 << 32
 """Ids of tablets lie below."""
 
@@ -170,6 +172,7 @@ def backup_of_folder(name: str) -> int | None:
 
 
 __all__ = [
+    "BACKUP",
     "INGEST",
     "JOB",
     "LOG",

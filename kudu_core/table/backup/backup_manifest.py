@@ -16,7 +16,7 @@ import pyarrow as pa
 from kudu_core.common.format import members
 from kudu_core.common.format.envelope import HEADER, Envelope
 from kudu_core.common.format.members import integer, integer_or_none
-from kudu_core.common.format.names import backup_of_folder, staged_file
+from kudu_core.common.format.names import BACKUP, backup_of_folder, staged_file
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import micros_of, time_of, timestamp_of
 from kudu_core.common.schema.schema import OP_COLUMN, Schema
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
 ENVELOPE = Envelope(magic=b"KUDUBAK\x01", version=1, other="not the manifest of a backup")
-MANIFEST = "BACKUP"
+MANIFEST = BACKUP
 LOCK = "LOCK"
 OPERATIONS = ("insert", "update", "delete")
 MAX_BYTES = 256 << 20

@@ -43,7 +43,7 @@ FOREIGN = {"data", "keys", "key", "where", "set", "key_range", "add", "columns",
 OWN = {
     "add_range", "at", "batch_rows", "budget_s", "by", "dictionary", "drop", "drop_range", "dst", "full",
     "images", "limit", "net", "on_conflict", "on_error", "on_missing", "on_repeat", "options", "order",
-    "rename", "self", "since", "target_rows", "token", "txn", "until", "wait",
+    "rename", "self", "since", "storage_options", "target_rows", "token", "txn", "until", "wait", "_requests",
 }  # fmt: skip
 """Names of arguments that carry none: choices, numbers, times, paths, and what the table itself gave out."""
 

@@ -101,3 +101,5 @@ def test_ids_of_puts() -> None:
     assert put_id_of("LEASE", b"{}") is None and put_id_of("TABLE", b"nothing") is None
     assert put_id_of("log/00000000000000000001", b"short") is None
     assert put_id_of("tablets/00000001/000002-00000001.rows", bytes(200)) is None
+    one, other = put_id_of("00000001/BACKUP", b"1"), put_id_of("00000001/BACKUP", b"2")
+    assert one is not None and len(one) == 16 and one != other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from kudu_core.common.format.names import BACKUP
 from kudu_core.objects import object_lease
 from kudu_core.table.lifecycle.in_store import table_object
 from kudu_core.table.stored.store_place import PUT_ID_BYTES
@@ -18,11 +19,11 @@ def put_id_of(name: str, data: bytes) -> bytes | None:
         return table_object.table_put_id(data)
     if name == object_lease.NAME:
         return object_lease.lease_put_id(data)
-    return id_of_bytes(data)
+    return id_of_bytes(data) if name.endswith(f"/{BACKUP}") else None
 
 
 def id_of_bytes(data: bytes) -> bytes:
-    """The put id of what has no place for one, as a backup's manifest."""
+    """The put id of what has no place for one: a backup's manifest."""
     import hashlib
 
     return hashlib.sha256(data).digest()[:PUT_ID_BYTES]
