@@ -41,6 +41,8 @@ MOST_BYTES: Final = 5 << 30
 
 _Ends: TypeAlias = list[tuple[int, bytes]]
 """(offset, bytes) of the beginning and the end of a file."""
+
+
 class ObjectFiles:
     """See the module.  Paths begin with ``root``, a URL or any other text.  Thread safe."""
 

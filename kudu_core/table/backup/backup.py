@@ -18,7 +18,6 @@ from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.schema.schema import OP_COLUMN
 from kudu_core.errors import InvalidArgument, shown
-from kudu_core.objects.urls import is_url
 from kudu_core.table.backup.backup_file import BackupFile, BackupFileWriter
 from kudu_core.table.backup.backup_manifest import (
     MAX_NUMBER,
@@ -28,7 +27,6 @@ from kudu_core.table.backup.backup_manifest import (
     check_runs,
     needed,
     points,
-    read_manifests,
 )
 from kudu_core.table.backup.backup_place import check_folder
 from kudu_core.table.changes.changes import open_changes
@@ -60,8 +58,7 @@ def backup(handle: Handle, place: BackupPlace, since: Any, runs: Runs | None = N
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
     engine, fs, folder = handle.opened(), place.fs, place.folder
     check_folder(fs, engine.path, folder)
-    with place.writing():
-        known = read_manifests(fs, folder, in_store=is_url(folder))
+    with place.writing() as known:
         other = next((m for m in known if m.uuid != engine.uuid), None)
         if other is not None:
             raise InvalidArgument(f"{folder} holds backups of another table; give each a folder of its own")

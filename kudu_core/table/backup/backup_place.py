@@ -36,8 +36,9 @@ class BackupPlace(Protocol):
     folder: str
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Held while a backup is made; first what is left of others that failed is taken away."""
+    def writing(self) -> Iterator[list[BackupManifest]]:
+        """Held while a backup is made: those that are there.  First what is left of others that failed is
+        taken away."""
 
     @contextmanager
     def making(self, head: BackupManifest) -> Iterator[str]:
@@ -57,7 +58,7 @@ class FolderOfBackups:
         self.fs, self.folder = fs, folder
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[list[BackupManifest]]:
         fs, folder = self.fs, self.folder
         if not fs.exists(folder):
             _make_folder(fs, folder)
@@ -67,7 +68,7 @@ class FolderOfBackups:
             for name in fs.listdir(folder):
                 if is_unfinished(name):
                     fs.rmtree(f"{folder}/{name}")
-            yield
+            yield read_manifests(fs, folder)
         finally:
             lease.release()
 
@@ -112,12 +113,9 @@ class StoreOfBackups:
         self._attempt = uuid.uuid4().hex[:12]
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        named = {
-            f"{known.number:08d}/{name}"
-            for known in read_manifests(self.fs, self.folder, in_store=True)
-            for name in (MANIFEST, *(run.name for run in known.runs))
-        }
+    def writing(self) -> Iterator[list[BackupManifest]]:
+        known = read_manifests(self.fs, self.folder, in_store=True)
+        named = {f"{one.number:08d}/{run.name}" for one in known for run in one.runs}
         oldest_s = self._clock.now_us() / 1e6 - ABANDONED_S
         gone = [
             entry.name
@@ -128,7 +126,7 @@ class StoreOfBackups:
             and entry.mtime_s < oldest_s
         ]
         self._store.delete_many(gone)
-        yield
+        yield known
 
     def name_of(self) -> Callable[[int], str]:
         return f"rows-{self._attempt}-{{:06d}}.arrow".format

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.engine import Engine
 
+
 def files_of(job: Job) -> FileSystem:
     """The files of its table."""
     return files_at(job.table_path, job.storage_options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.idempotence.fingerprint import NO_ROWS
 from kudu_core.errors import Corruption, SchemaMismatch
+from kudu_core.table.lifecycle.in_store.table_object import TableObject
 from kudu_core.table.runs.staged import StagedRun, check_run
 
 if TYPE_CHECKING:
@@ -64,17 +65,12 @@ def check_files(engine: Engine, job: Job, runs: Sequence[StagedRun], found: Sequ
 def _check_objects(engine: Engine, job: Job, wanted: Sequence[FileRef]) -> None:
     """An object is put whole, so its size tells.  One LIST shows them, and is not believed in what it lacks
     (protocol B13)."""
-    fs = engine.fs
-    fs.listdir(job.directory)
-
-    def is_listed(file: FileRef) -> bool:
-        try:
-            return fs.stat(f"{job.directory}/{file.name}").size == file.size
-        except FileNotFoundError:
-            return False
-
-    unlisted = [file for file in wanted if not is_listed(file)]
-    engine.pool.each(lambda file: check_run(fs, job.directory, file), unlisted)
+    table = engine.table_file
+    assert isinstance(table, TableObject)
+    folder = job.directory[len(engine.path) + 1 :]
+    listed = {entry.name[len(folder) + 1 :]: entry.size for entry in table.store.entries(folder)}
+    unlisted = [file for file in wanted if listed.get(file.name) != file.size]
+    engine.pool.each(lambda file: check_run(engine.fs, job.directory, file), unlisted)
 
 
 __all__ = ["check_columns", "check_files", "named"]

@@ -56,6 +56,7 @@ IGNORE_HINT = "insert_ignore, update_ignore and delete_ignore leave out rows tha
 """A distributed write has no ``on_error``."""
 LAST_HINT = 'on_duplicate="last" with sequence_by= takes one of several rows of a key.'
 
+
 def applied(handle: Handle, txn: Txn | None) -> WriteResult | None:
     """The answer of a write whose token ``handle`` has seen, where that needs no look at its rows.
 

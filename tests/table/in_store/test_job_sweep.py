@@ -10,6 +10,7 @@ import kudu_core as kc
 from kudu_core.common.run.locks import Claim
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.jobs.job import Job
+from kudu_core.table.lifecycle.in_store import job_sweep
 from kudu_core.table.opened.handle import handle_of
 from kudu_core.table.runs.staged import StagedRun
 from tests.support.inside import engine_of, tablets_of
@@ -213,3 +214,25 @@ def test_a_job_that_is_being_committed_is_left_alone(store: MemoryObjectStore) -
                 TIME.advance(2000.0)
                 table.gc()
         assert jobs.commit_job(job, runs, handle_of(table)).inserted == 12_000
+
+
+def test_a_job_that_is_committed_under_a_sweep_is_not_given_up(
+    store: MemoryObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look whether it is over and the record that would give it up."""
+    with made(store, clock=TIME, staging_grace_s=1000.0) as table:
+        job = begun("insert")
+        runs = staged(job, rows(range(12_000)))
+        real, done = job_sweep.Claim, []
+
+        def overtaken(ids: set[str], job_id: str) -> Claim:
+            if not done:
+                done.append(jobs.commit_job(job, runs, handle_of(table)))
+            return real(ids, job_id)
+
+        monkeypatch.setattr(job_sweep, "Claim", overtaken)
+        TIME.advance(2000.0)
+        table.gc()
+        assert done[0].inserted == 12_000
+        assert jobs.resume(URL, job.id, handle_of(table)).deduplicated
+        assert store.objects[f"staging/{job.id}.committed"].data != b'"given up"'

@@ -63,10 +63,13 @@ class JobSweep:
             return []
         self._next_s = now_s + max(SWEEP_S, engine.options.staging_grace_s / 4)
         oldest_s = self._ago(max(engine.options.staging_grace_s, FRESH_S))
-        chosen: list[str] = []
+        over: list[str] = []
         for job_id, left in self._listed().items():
             if job_id not in engine.writers.committing:
-                chosen += self._of(job_id, left, oldest_s)
+                over += self._of(job_id, left, oldest_s)
+        # After the jobs were found to be over: nobody takes a file of them in any more.
+        named = self._named() if over else ()
+        chosen = [name for name in over if name not in named]
         if chosen:
             # A later writer may have committed one of them: then the choice may be wrong.
             self._table.prove()
@@ -93,17 +96,16 @@ class JobSweep:
         return found
 
     def _of(self, job_id: str, left: _Left, oldest_s: float) -> Iterable[str]:
-        """What may go of one job."""
+        """What may go of one job, unless a tablet names it."""
         if left.marked_s is None and not self._is_over(job_id, left, oldest_s):
             return ()
         over_s = left.newest_s if left.marked_s is None else left.marked_s
         if over_s >= oldest_s:
             return ()
-        named = self._named(job_id)
-        gone = [name for name in left.files if name not in named]
-        if left.marked_s is not None and left.marked_s < self._ago(self._request_life_s) and not left.files:
-            gone.append(f"{STAGING}/{mark_of_job(job_id)}")
-        return gone
+        if left.files:
+            return left.files
+        is_old = left.marked_s is not None and left.marked_s < self._ago(self._request_life_s)
+        return (f"{STAGING}/{mark_of_job(job_id)}",) if is_old else ()
 
     def _is_over(self, job_id: str, left: _Left, oldest_s: float) -> bool:
         """Of a job whose mark is not listed.  One that nobody has ended in time is given up."""
@@ -113,13 +115,16 @@ class JobSweep:
             if known.ts <= engine.committed_ts:
                 conclude(engine, job_id, known)
             return False  # the next look finds the mark, and the time at which it was put
-        if read_mark(engine.fs, engine.path, job_id) is not None:
+        if self._is_marked(job_id):
             return False
         if not left.has_job and not self._has_job(job_id):
             return True
         if left.newest_s < oldest_s:
             self._give_up(job_id)
         return False
+
+    def _is_marked(self, job_id: str) -> bool:
+        return read_mark(self._engine.fs, self._engine.path, job_id) is not None
 
     def _has_job(self, job_id: str) -> bool:
         try:
@@ -132,7 +137,8 @@ class JobSweep:
         """By a record: a driver that opens the table later finds it, one that opened it before is fenced."""
         engine = self._engine
         with suppress(Closed), engine.writers.job_lock(job_id), Claim(engine.writers.committing, job_id):
-            if job_id in engine.writers.applied_jobs:
+            # It may have been committed since the look, and its mark is all that is known of that then.
+            if job_id in engine.writers.applied_jobs or self._is_marked(job_id):
                 return
             said = {"parts": {}, "counts": list(_NONE), "job": job_id, "given_up": True}
             record = records.encode(records.Payload((), [], said))
@@ -141,14 +147,13 @@ class JobSweep:
             engine.log.wait_durable(ts)
             conclude(engine, job_id, known)
 
-    def _named(self, job_id: str) -> set[str]:
-        """The job's files that tablets name, or have dropped and not deleted yet."""
-        prefix = f"{FILES}/{job_id}/"
+    def _named(self) -> set[str]:
+        """The files of jobs that tablets name, or have dropped and not deleted yet."""
         return {
             name
             for tablet in self._engine.tablets
             for name in tablet.state.files | tablet.state.retired
-            if name.startswith(prefix)
+            if names.is_job_file(name)
         }
 
 

@@ -223,7 +223,8 @@ class StoreHome:
     def _retire(self, names: Iterable[str]) -> None:
         ready_s = self._engine.clock.monotonic_s() + self._engine.options.file_grace_s
         with self._mutex:
-            self._retired += [(ready_s, name) for name in names]
+            known = {name for _, name in self._retired}  # a sweep finds them again, until they are deleted
+            self._retired += [(ready_s, name) for name in names if name not in known]
 
     def _delete(self, names: Iterable[str]) -> None:
         gone = list(names)
