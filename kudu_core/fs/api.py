@@ -148,12 +148,18 @@ class FileSystem(Protocol):
     def local(self) -> FileSystem:
         """Where folders of this machine are: itself, but of an object store."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether each read waits for a store."""
+
     def open_read(self, path: str, size: int | None = None) -> ReadFile:
         """``size``: what a manifest says of it.  A store, which would have to ask, believes it; then a file
         that is not there may be found out when it is read (``FileMissing``)."""
 
-    def will_open(self, path: str, size: int) -> None:
-        """``open_read`` will be called: a store begins to fetch what is read first.  Never an error."""
+    def will_open(self, path: str, size: int, tail: int = 0) -> None:
+        """``open_read`` will be called: a store begins to fetch what is read first.  Never an error.
+
+        ``tail``: how much of the end that is; 0: whatever is usual."""
 
     def create(self, path: str) -> WriteFile:
         """A new empty file, for the owner only (0600); ``FileExistsError`` when the name is taken."""

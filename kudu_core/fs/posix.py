@@ -178,10 +178,14 @@ class PosixFileSystem:
     def local(self) -> PosixFileSystem:
         return self
 
+    @property
+    def remote(self) -> bool:
+        return False
+
     def open_read(self, path: str, size: int | None = None) -> PosixReadFile:
         return PosixReadFile(path, self._opened(path, os.O_RDONLY)[0])
 
-    def will_open(self, path: str, size: int) -> None:
+    def will_open(self, path: str, size: int, tail: int = 0) -> None:
         """It is near."""
 
     def create(self, path: str) -> PosixWriteFile:

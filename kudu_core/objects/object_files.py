@@ -11,36 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed, InternalError, InvalidArgument, NotSupported, StoreError
 from kudu_core.fs.api import FileStat
 from kudu_core.fs.base import byte_views
-from kudu_core.fs.missing import FileMissing
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.objects.asked_pieces import AskedPieces
+from kudu_core.objects.file_ends import ends_of, fetched
 
 if TYPE_CHECKING:
     from kudu_core.common.run.pool import Pool, Task
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, ReaderLock, ReadFile, Sleep, WriteFile
     from kudu_core.objects.api import Entry, ObjectStore
     from kudu_core.objects.asked_pieces import Pieces
+    from kudu_core.objects.file_ends import Ends
 
-HEAD_BYTES: Final = 64
-TAIL_BYTES: Final = 16 << 10
-"""Of a file that is opened, what is fetched at its first read, in one wave: more than its header, and its
-end, where most of what says how it is laid out lies."""
-SMALL_BYTES: Final = 64 << 10
-"""A file that is not larger is fetched whole."""
 MOST_COMING: Final = 4096
 """Files that will be opened."""
 MOST_BYTES: Final = 5 << 30
 """Of a file: what S3 takes in one put."""
-
-
-_Ends: TypeAlias = list[tuple[int, bytes]]
-"""(offset, bytes) of the beginning and the end of a file."""
 
 
 class ObjectFiles:
@@ -55,7 +46,7 @@ class ObjectFiles:
         """Guards ``_sizes`` and ``_coming``; held for a moment."""
         self._sizes: dict[str, int] = {}
         """Of files that were written, listed or opened, so that none is asked for when it is deleted."""
-        self._coming: dict[tuple[str, int], Task[_Ends]] = {}
+        self._coming: dict[tuple[str, int], Task[Ends]] = {}
         """By path and size: the ends of files that will be opened."""
         self.asked = AskedPieces()
 
@@ -72,6 +63,10 @@ class ObjectFiles:
         """The machine's."""
         return PosixFileSystem()
 
+    @property
+    def remote(self) -> bool:
+        return True
+
     # ---- reading ----
 
     def open_read(self, path: str, size: int | None = None) -> ReadFile:
@@ -83,14 +78,14 @@ class ObjectFiles:
             ends = self._coming.pop((path, size), None)
         return _ReadObject(self._store, path, self.name_of(path), size, self._pool, ends, self.asked)
 
-    def will_open(self, path: str, size: int) -> None:
+    def will_open(self, path: str, size: int, tail: int = 0) -> None:
         if self._pool is None:
             return
         name = self.name_of(path)
         with self._mutex:
             if (path, size) in self._coming or len(self._coming) >= MOST_COMING:
                 return
-            self._coming[path, size] = self._pool.submit(lambda: _ends_of(self._store, path, name, size))
+            self._coming[path, size] = self._pool.submit(lambda: ends_of(self._store, path, name, size, tail))
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         return self._store.read_bytes(self.name_of(path), limit)
@@ -211,7 +206,7 @@ class _ReadObject:
         name: str,
         size: int,
         pool: Pool | None,
-        ends: Task[_Ends] | None,
+        ends: Task[Ends] | None,
         pieces: AskedPieces,
     ) -> None:
         """``ends``: they are on their way."""
@@ -223,7 +218,7 @@ class _ReadObject:
         self._name = name
         self._size = size
         self._closed = False
-        self._kept: _Ends | None = None
+        self._kept: Ends | None = None
         """(offset, bytes) of the beginning and the end, from the first read on."""
         self._asked: Pieces = {}
 
@@ -242,7 +237,9 @@ class _ReadObject:
             return b""
         kept = self._kept
         if kept is None and (offset == 0 or offset + n == self._size):
-            kept = self._kept = self._ends()
+            kept = self._ends(n if offset else 0)
+            if offset == 0:  # else it is read once, by who then has what it says
+                self._kept = kept
         for begin, data in kept or ():
             if begin <= offset and offset + n <= begin + len(data):
                 return data[offset - begin : offset - begin + n]
@@ -282,6 +279,11 @@ class _ReadObject:
         self._pieces.note(self._asked, (offset, n))
         return True
 
+    def is_near(self, n: int, offset: int) -> bool:
+        """Whether what is read there waits for nobody."""
+        task = self._asked.get((offset, n))
+        return task is not None and task.done
+
     def preadv(self, sizes: Sequence[int], offset: int) -> list[bytes]:
         data = self.pread(sum(sizes), offset)
         pieces, at = [], 0
@@ -290,15 +292,16 @@ class _ReadObject:
             at += size
         return pieces
 
-    def _ends(self) -> _Ends:
+    def _ends(self, tail: int) -> Ends:
+        """``tail``: bytes of the end that are read before anything else; 0: the header is."""
         coming, self._coming = self._coming, None
         if coming is not None:
             with suppress(StoreError):  # as in _arrived
                 return coming.result()
-        return _ends_of(self._store, self._path, self._name, self._size)
+        return ends_of(self._store, self._path, self._name, self._size, tail)
 
     def _fetched(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        return _fetched(self._store, self._path, self._name, ranges)
+        return fetched(self._store, self._path, self._name, ranges)
 
     def close(self) -> None:
         self._closed = True
@@ -306,20 +309,6 @@ class _ReadObject:
         pieces = list(self._asked)
         self._asked.clear()
         self._pieces.forget(self._asked, pieces)
-
-
-def _ends_of(store: ObjectStore, path: str, name: str, size: int) -> _Ends:
-    """What is read first of a file."""
-    wanted = [(0, size)] if size <= SMALL_BYTES else [(0, HEAD_BYTES), (size - TAIL_BYTES, TAIL_BYTES)]
-    found = _fetched(store, path, name, wanted)
-    return [(offset, data) for (offset, _), data in zip(wanted, found, strict=True)]
-
-
-def _fetched(store: ObjectStore, path: str, name: str, ranges: list[tuple[int, int]]) -> list[bytes]:
-    try:
-        return store.read_ranges(name, ranges)
-    except FileNotFoundError:
-        raise FileMissing(path) from None
 
 
 class _WriteObject:

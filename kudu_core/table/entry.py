@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.table.backup.backup_place import place_at
+from kudu_core.table.backup.backup_place import options_of_both, place_at
 from kudu_core.table.backup.restore import restore as restore_table
-from kudu_core.table.lifecycle.handles import create_handle, folder_path, open_handle
+from kudu_core.table.lifecycle.handles import create_handle, open_handle
+from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.table import Table
 
 if TYPE_CHECKING:
@@ -130,15 +131,18 @@ def restore(
     at: Any = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
+    src_storage_options: Mapping[str, Any] | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
     _requests: Requests | None = None,
+    _src_requests: Requests | None = None,
 ) -> Table:
     """Make a new table from a folder of backups and open it for writing.
 
     It has the columns, partitions and options that the table had at the restored backup, and its rows, all
     with the time of the restore: what happened before cannot be read.  It appears at ``path`` whole
-    or not at all.
+    or not at all.  Into an object store: one that is cut short leaves what only the same restore, run again,
+    can see and bring to its end.
 
     >>> stock.backup(folder).total
     3
@@ -150,11 +154,13 @@ def restore(
     src
         The folder, or the URL, that ``Table.backup`` wrote to.
     path
-        Where the new table is to be.
+        Where the new table is to be: a new folder, or a URL.
     at
         Which backup: what ``backup`` returned, or its ``timestamp``.  None: the newest one.
     storage_options
-        As of ``open_table``, for a URL in ``src``.
+        As of ``open_table``, for URLs in ``path`` and in ``src``.
+    src_storage_options
+        For a URL in ``src``, where it needs others.
 
     Raises
     ------
@@ -168,9 +174,11 @@ def restore(
         A file is damaged or missing, or a backup between is.
     """
     fs, clock = _fs or PosixFileSystem(), _clock or Clock()
-    place = place_at(src, storage_options, clock, fs=fs, requests=_requests)
-    restore_table(fs, place.folder, folder_path(path), at, clock, source=place.fs)
-    return open_table(path, "rw", _fs=_fs, _clock=_clock)
+    of_path, of_src = options_of_both(src, path, storage_options, src_storage_options)
+    place = place_at(src, of_src, clock, fs=fs, requests=_src_requests)
+    target = location_of(path, storage_options=of_path, fs=fs, clock=clock, requests=_requests)
+    restore_table(place, fs, target, at, clock)
+    return open_table(path, "rw", storage_options=of_path, _fs=_fs, _clock=_clock, _requests=_requests)
 
 
 __all__ = ["create_table", "open_table", "restore"]

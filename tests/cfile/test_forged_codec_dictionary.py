@@ -21,7 +21,7 @@ from kudu_core.cfile import (
     write_rows_file,
 )
 from kudu_core.cfile.columns.column_list import ColumnEntry, ColumnList, pack_entries
-from kudu_core.cfile.pages import codec_dictionary, container, page
+from kudu_core.cfile.pages import codec_dictionary, container, container_writer, page
 from kudu_core.cfile.pages.codec_dictionary import (
     CODEC_DICTIONARY_HEAD,
     CODEC_DICTIONARY_LIMIT_BYTES,
@@ -126,7 +126,7 @@ def with_entry(data: bytes, **changed: Any) -> bytes:
     with RowsFile(fs, "f") as file:
         reader = file.file
         entry: ColumnEntry = ColumnList(reader.footer_rest)[0]
-        writer = container.FileWriter(fs, "g", container.CONTAINER_ROWS, file_id=bytes(16))
+        writer = container_writer.FileWriter(fs, "g", container.CONTAINER_ROWS, file_id=bytes(16))
         writer.append(data[writer.offset : reader.footer_extent.offset])
         writer.finish(reader.footer, pack_entries([replace(entry, **changed)]))
     return bytes(fs.files["g"])
@@ -201,7 +201,7 @@ def test_forged_bytes_break_nothing(
     compression: str, seed: int, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checksums of zero everywhere: the decoders are on their own."""
-    for module in (container, page):
+    for module in (container, container_writer, page):
         monkeypatch.setattr(module, "crc32c", lambda data, value=0: 0)
     values = text(13, 120, 5000)
     fs = file_of(values, spec_of(compression))

@@ -16,7 +16,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.cfile import UNDO, RowsFileSpec, write_delta_file, write_rows_file
 from kudu_core.cfile.columns import column_list, specs
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.pages import codec_dictionary, container, page
+from kudu_core.cfile.pages import codec_dictionary, container, page, section_copies
 from kudu_core.cfile.pages import footer as footers
 from kudu_core.common.types.types import ColumnType
 from tests.support.cases.cfile import FILE_ID, BytesFileSystem, column, encode_keys
@@ -38,6 +38,8 @@ TABLES = [
     ("Page index", 1, specs.INDEX_ENTRY),
     ("Dictionary", 0, specs.DICTIONARY_HEAD),
     ("Codec dictionary", 0, codec_dictionary.CODEC_DICTIONARY_HEAD),
+    ("Copies", 0, section_copies.COPIES_HEAD),
+    ("Copies", 1, section_copies.COPY_ENTRY),
     ("Rows files", 0, specs.KEY_INDEX_HEAD),
 ]
 

@@ -11,6 +11,7 @@ import os
 import resource
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from kudu_core._ext.changes.replay import replay
 from kudu_core.cfile import DeltaFile, RowsFile, RowsFileSpec, write_rows_file
 from kudu_core.cfile.columns.column_list import ColumnList, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec
-from kudu_core.cfile.pages import container, page
+from kudu_core.cfile.pages import container, container_writer, page, section_copies
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption, KuduError, NotSupported
@@ -32,20 +33,38 @@ from tests.support.cases.cfile import BytesFileSystem, column, make_case, read_c
 from tests.support.hostile.decoders import delta_file
 
 
-def rows_bytes(rows: int = 9, types: list[str] | None = None) -> bytes:
+def rows_bytes(rows: int = 9, types: list[str] | None = None, *, remote: bool = False) -> bytes:
     rng = np.random.default_rng(12)
     case = make_case(rng, rows, "mixed", ["float64", "string", "bool"] if types is None else types)
     case.columns[3] = column([None if i % 4 == 0 else f"w{i % 3}" for i in range(rows)], "string")
     case.insert_times = np.arange(rows, dtype=np.uint64) // 3
-    fs = BytesFileSystem()
+    fs = BytesFileSystem(remote=remote)
     case.write(fs, "f")
     return bytes(fs.files["f"])
 
 
-def read_rows(data: bytes | bytearray, verify: bool) -> list[Any]:
-    fs = BytesFileSystem()
+def near_bytes() -> bytes:
+    """A file as it is written to a store: with copies of sections, though it is small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(section_copies, "LEAST_FILE_BYTES", 0)
+        return rows_bytes(remote=True)
+
+
+@cache
+def near_tail() -> int:
+    with RowsFile(files_of(near_bytes()), "f") as file:
+        return file.file.tail
+
+
+def read_near(data: bytes | bytearray, verify: bool) -> list[Any]:
+    """By its copies of sections, as a manifest says where they begin."""
+    return read_rows(data, verify, near_tail())
+
+
+def read_rows(data: bytes | bytearray, verify: bool, tail: int = 0) -> list[Any]:
+    fs = BytesFileSystem(remote=tail > 0)
     fs.files["f"] = bytearray(data)
-    with RowsFile(fs, "f", PageCache(1 << 20)) as file:
+    with RowsFile(fs, "f", PageCache(1 << 20), tail=tail) as file:
         found: list[Any] = [file.rows, file.min_key, file.max_key, file.key_ids]
         rows = np.arange(file.rows, dtype=np.int64)[::-1]
         for id_, reader in sorted(file.columns.items()):
@@ -94,10 +113,10 @@ def read_delta(data: bytes | bytearray, verify: bool) -> list[Any]:
     return found
 
 
-KINDS = [(rows_bytes, read_rows), (delta_file, read_delta)]
+KINDS = [(rows_bytes, read_rows), (near_bytes, read_near), (delta_file, read_delta)]
 
 
-@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "delta"])
+@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "near", "delta"])
 def test_every_flipped_byte_is_found(make: Callable[[], bytes], read: Callable[..., list[Any]]) -> None:
     data = make()
     right = repr(read(data, True))
@@ -114,7 +133,7 @@ def test_every_flipped_byte_is_found(make: Callable[[], bytes], read: Callable[.
                 read(damaged, True)
 
 
-@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "delta"])
+@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "near", "delta"])
 def test_a_file_cut_anywhere_is_found(make: Callable[[], bytes], read: Callable[..., list[Any]]) -> None:
     data = make()
     for size in range(len(data)):
@@ -122,7 +141,7 @@ def test_a_file_cut_anywhere_is_found(make: Callable[[], bytes], read: Callable[
             read(data[:size], False)
 
 
-@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "delta"])
+@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "near", "delta"])
 def test_bytes_after_the_end_are_found(make: Callable[[], bytes], read: Callable[..., list[Any]]) -> None:
     data = make()
     for tail in (b"\0", data[-24:], data):
@@ -183,12 +202,13 @@ def forged(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(data: Any, value: int = 0) -> int:
         return 0
 
-    monkeypatch.setattr(container, "crc32c", nothing)
+    for module in (container, container_writer):
+        monkeypatch.setattr(module, "crc32c", nothing)
     monkeypatch.setattr(page, "crc32c", nothing)
 
 
 @pytest.mark.usefixtures("forged")
-@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "delta"])
+@pytest.mark.parametrize(("make", "read"), KINDS, ids=["rows", "near", "delta"])
 def test_forged_checksums_break_nothing(
     make: Callable[[], bytes], read: Callable[..., list[Any]], long: bool, seed: int
 ) -> None:
@@ -208,7 +228,7 @@ def test_forged_checksums_break_nothing(
 @pytest.mark.usefixtures("forged")
 def test_bounds_of_a_page_that_descend_are_damage() -> None:
     """Of the entries of a column that has not all: the least is the one to begin with, and too large."""
-    make, read = KINDS[1]
+    make, read = KINDS[2]
     data = make()
     with DeltaFile(files_of(data), "f") as file:
         told = bytes(file.file.footer_rest)

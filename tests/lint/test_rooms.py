@@ -47,7 +47,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "objects/check_store.py": {"os.urandom": "bytes like no others, and a folder that nobody else has"},
     "wal/sync.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},
     "tablet/maintain/lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
-    "cfile/pages/container.py": {"os.urandom": "file_id is random"},
+    "cfile/pages/container_writer.py": {"os.urandom": "file_id is random"},
     "rowset/memory/memrowset.py": {"os.urandom": "the seed of a hash table, which nobody may guess"},
     "table/opened/handle.py": {
         "os.register_at_fork": "handles refuse to work in the child",

@@ -31,6 +31,12 @@ def backed_up(url: Any, beside: Path) -> object:
         return table.backup(url)
 
 
+def restored(url: Any, beside: Path) -> object:
+    with kc.create_table(beside / "t", SCHEMA, "k", exist_ok=True) as table:
+        table.backup(beside / "b")
+    return kc.restore(beside / "b", url)
+
+
 OPEN: dict[str, Callable[[Any, Path], object]] = {
     "create_table": lambda url, _: kc.create_table(url, SCHEMA, "k"),
     "create_table, exist_ok": lambda url, _: kc.create_table(url, SCHEMA, "k", exist_ok=True),
@@ -38,10 +44,10 @@ OPEN: dict[str, Callable[[Any, Path], object]] = {
     "open_table, rw": lambda url, _: kc.open_table(url, "rw"),
     "restore from": lambda url, beside: kc.restore(url, beside / "r"),
     "backup": backed_up,
+    "restore to": restored,
 }
 """Those that lead to a place in a store."""
 CLOSED: dict[str, Callable[[Any, Path], object]] = {
-    "restore to": lambda url, beside: kc.restore(beside / "b", url),
     "repair": lambda url, _: kc.repair(url),
     "repair to": lambda url, beside: kc.repair(beside / "t", url),
 }

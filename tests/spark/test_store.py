@@ -68,6 +68,18 @@ def test_functions(
     assert ks.backup(spark, url, kept, storage_options=options).total == 100
     with kc.restore(kept, str(tmp_path / "restored")) as restored:
         assert restored.count() == 100
+    in_store, anew, back = f"{url}-backups", f"{url}-restored", str(tmp_path / "back")
+    assert ks.backup(spark, url, in_store, storage_options=options).total == 100
+    ks.write(df.where("k = 7").select("k"), url, "delete", storage_options=options)
+    assert ks.backup(spark, url, in_store, "last", storage_options=options).deleted == 1
+    ks.restore(spark, in_store, anew, storage_options=options)
+    assert ks.count(spark, anew, storage_options=options) == 99
+    ks.verify(spark, anew, storage_options=options)
+    ks.restore(spark, in_store, back, storage_options=options)
+    assert ks.count(spark, back) == 99
+    with pytest.raises(kc.TableExists):
+        ks.restore(spark, kept, anew, storage_options=options)
+    ks.write(df.where("k = 7"), url, "upsert", storage_options=options)
     assert ks.verify(spark, url, storage_options=options).files > 0
     assert ks.count(spark, url, at=result.timestamp, storage_options=options) == ROWS
 

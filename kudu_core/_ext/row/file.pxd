@@ -17,9 +17,11 @@ cdef class PointFile(PageHolder):
         object _make
         object _index
         object _bloom
+        object _late            # gives the bloom once it is there, until then
         readonly bint can_find
         RowShape _shape         # of the last row, and its columns
         list _shape_columns
+    cdef int _take_bloom(self, bloom) except -1
     cdef int _resolve(self, int64_t status, const Need* need, int64_t at) except -1
     cdef object _column(self, column_id)
     cdef int _ask(self, list columns, Py_ssize_t i, int64_t row) except -1

@@ -18,7 +18,7 @@ class PointFile(PageHolder):
         keys: Sequence[tuple[PointColumn, int, int, int]] | None,
         encoded: PointColumn | None,
         index: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None,
-        bloom: npt.NDArray[np.uint8] | None,
+        bloom: npt.NDArray[np.uint8] | Callable[[], npt.NDArray[np.uint8] | None] | None,
         others: list[PageHolder] | None = None,
         make: Callable[[int], PointColumn | None] | None = None,
     ) -> None: ...

@@ -61,7 +61,7 @@ cdef class PointFile(PageHolder):
         First key of each mini-block.
     others : [PageHolder]
         Who holds pages of columns that are not in this file; closed with it.
-    bloom : uint8 array, or None for none
+    bloom : uint8 array, None for none, or a callable: each look-up asks it, until it has the array
     make : callable or None
         Makes the column of an id when a look-up first asks for it; None for one that is not stored.
     """
@@ -71,7 +71,6 @@ cdef class PointFile(PageHolder):
         make=None,
     ):
         cdef:
-            const uint8_t[::1] data
             PointColumn column
             int k
         self._columns = columns
@@ -87,7 +86,6 @@ cdef class PointFile(PageHolder):
             if encoded is not None:
                 self._keys.append(encoded)
                 self.f.columns[0] = &encoded.c
-                self.can_find = True
             elif keys is not None and 0 < len(keys) <= MOST_KEY_COLUMNS:
                 for k, (column, order, width, bias) in enumerate(keys):
                     column.c.order = order
@@ -96,17 +94,22 @@ cdef class PointFile(PageHolder):
                     self._keys.append(column)
                     self.f.columns[k] = &column.c
                 self.f.keys = len(keys)
-                self.can_find = True
+            self.can_find = bool(self._keys)
             for column in self._keys:
                 if column.c.page_bits < BLOCK_BITS or column.c.page_count << column.c.page_bits < rows:
                     raise ValueError(f"keys in {column.c.page_count} pages of 1 << {column.c.page_bits} rows")
+        self._late = bloom if callable(bloom) else None
+        self._take_bloom(None if callable(bloom) else bloom)
+
+    cdef int _take_bloom(self, bloom) except -1:
+        cdef const uint8_t[::1] data = bloom
         if bloom is not None:
-            self._bloom = bloom
-            data = bloom
             if data.shape[0] == 0 or data.shape[0] % 32:
                 raise ValueError(f"a bloom of {data.shape[0]} bytes")
+            self._bloom, self._late = bloom, None
+            self.f.bloom_blocks = <uint64_t>(data.shape[0] // 32)  # first: others look, without the GIL
             self.f.bloom = &data[0]
-            self.f.bloom_blocks = <uint64_t>(data.shape[0] // 32)
+        return 0
 
     def may_contain(self, uint64_t hash):
         """Whether the bloom lets the key of that hash pass."""
@@ -129,6 +132,9 @@ cdef class PointFile(PageHolder):
             int64_t at = 0, found, block
         if self.closed or not self.can_find:
             raise_needs_general_path()
+        late = self._late
+        if late is not None and self._bloom is None:
+            self._take_bloom(late())
         # The bloom's answer, the mini-block and what a row of it needs come from memory side by side.
         self.fetch_bloom(hash)
         block = count_below(&self.f.index, key, size, True) - 1
@@ -139,8 +145,7 @@ cdef class PointFile(PageHolder):
             return ABSENT
         if shape is not None:
             self._begin(self.columns_of(shape), block)
-        need.column = 0
-        need.page = 0
+        need.column = need.page = 0
         found = find_in_block(&self.f, block, key, size, &cells, &need, &at)
         if found >= ABSENT:
             return found
@@ -199,8 +204,7 @@ cdef class PointFile(PageHolder):
         out = result
         if data.shape[0]:
             first = &data[0]
-        need.column = 0
-        need.page = 0
+        need.column = need.page = 0
         self._busy += 1
         try:
             i = 0
@@ -339,9 +343,7 @@ cdef class PointFile(PageHolder):
         """
         cdef:
             bint if_cold = True
-            list lacking = [
-                column for column in columns[i:] if column is not None and (<PointColumn>column).lacks(row)
-            ]
+            list lacking = [c for c in columns[i:] if c is not None and (<PointColumn>c).lacks(row)]
         if len(lacking) < 2:
             return 0
         for column in lacking:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def ask_extents(file: FileReader, extents: Iterable[Extent | None]) -> None:
     if file.ask is not None:
         for extent in extents:
-            if extent is not None:
+            if extent is not None and not file.has_copy(extent):
                 file.ask(extent.length, extent.offset)
 
 

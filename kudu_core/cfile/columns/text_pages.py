@@ -19,7 +19,7 @@ from kudu_core.cfile.pages.page import ENCODING_VALUES, TRIED
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.specs import ColumnSpec
     from kudu_core.cfile.pages.codec_dictionary import Lz4DictionaryCodec
-    from kudu_core.cfile.pages.container import FileWriter
+    from kudu_core.cfile.pages.container_writer import FileWriter
     from kudu_core.common.rows.rowblock import ColumnBuffers
 
 CALL_BYTES = 1 << 20

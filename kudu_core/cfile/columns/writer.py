@@ -38,7 +38,8 @@ from kudu_core.cfile.columns.text_pages import write_text_pages
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages import page as pages
 from kudu_core.cfile.pages.codec_dictionary import Lz4DictionaryCodec, PageCodec, add_codec_dictionary
-from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileWriter
+from kudu_core.cfile.pages.container import SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent
+from kudu_core.cfile.pages.container_writer import FileWriter
 from kudu_core.cfile.pages.page import BLOCK_ROWS, ENCODING_CODES, ENCODING_VALUES
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
@@ -76,7 +77,9 @@ def write_column(
         index, zone = _write_pages(writer, spec.type, pages_of, encoding, bound_width, word_list)
     end = writer.offset
     count = len(index) // (INDEX_ENTRY.size + 2 * bound_width)
-    extent = writer.add_section(SECTION_PAGE_INDEX, [INDEX_HEAD.pack(count, bound_width, page_bits), index])
+    head = INDEX_HEAD.pack(count, bound_width, page_bits)
+    # Of a single page the footer says all.
+    extent = writer.add_section(SECTION_PAGE_INDEX, [head, index], copied=count != 1)
     return ColumnEntry(
         spec.id,
         spec.role,
@@ -281,7 +284,7 @@ def _write_dictionary(writer: FileWriter, words: ColumnBuffers, compression: str
     raw = words.offsets.astype("<u4").tobytes() + words.values[: words.offsets[-1]].tobytes()
     codec, stored = pages.compress(raw, compression)
     head = DICTIONARY_HEAD.pack(words.length, codec, 0, 0, len(raw))
-    return writer.add_section(SECTION_DICTIONARY, [head, stored])
+    return writer.add_section(SECTION_DICTIONARY, [head, stored], copied=True)
 
 
 # Kinds of mini-blocks that hold values as they came (docs/format.md): worth a codec.

@@ -142,6 +142,7 @@ class DeltaFile(OpenFile):
             self.entry_count,
             self.file.size,
             self.file.footer_crc,
+            self.file.tail,
             self.min_ts,
             self.max_ts,
             self.min_rowid,

@@ -32,6 +32,8 @@ class DeltaMeta:
     entries: int
     size: int
     footer_crc: int
+    tail: int
+    """See ``FileMeta``."""
     min_ts: int | None
     max_ts: int | None
     min_rowid: int

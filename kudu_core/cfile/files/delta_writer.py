@@ -16,7 +16,8 @@ from kudu_core.cfile.columns.specs import ColumnSpec, check_rows
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE
 from kudu_core.cfile.files.delta_format import OP_ID, REDO, ROWID_ID, TIMESTAMP_ID, UNDO, DeltaMeta, in_order
-from kudu_core.cfile.pages.container import CONTAINER_DELTA, FileWriter
+from kudu_core.cfile.pages.container import CONTAINER_DELTA
+from kudu_core.cfile.pages.container_writer import FileWriter
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 
@@ -92,6 +93,7 @@ def write_delta_file(
         entries,
         file.size,
         file.footer_crc,
+        file.tail,
         None if ts is None else int(ts.min()),
         None if ts is None else int(ts.max()),
         int(rowids[0]),

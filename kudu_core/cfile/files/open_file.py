@@ -28,8 +28,9 @@ class OpenFile(ABC):
         *,
         size: int | None = None,
         footer_crc: int | None = None,
+        tail: int = 0,
     ) -> None:
-        self._take(FileReader(fs, path, self.KIND, size=size, footer_crc=footer_crc, cache=cache))
+        self._take(FileReader(fs, path, self.KIND, size=size, footer_crc=footer_crc, tail=tail, cache=cache))
 
     @classmethod
     def of(cls, file: FileReader) -> Self:

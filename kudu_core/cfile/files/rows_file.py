@@ -189,7 +189,7 @@ class RowsFile(OpenFile):
         return rows_meta(
             self.rows,
             None if self._insert_column is None else self._insert_column.zone,
-            FileMeta(self.file.size, self.file.footer_crc),
+            FileMeta(self.file.size, self.file.footer_crc, self.file.tail),
             (self.min_key, self.max_key),
             self._file_statistics(),
             self.bloom_bytes,

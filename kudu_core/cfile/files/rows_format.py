@@ -25,6 +25,8 @@ class RowsMeta:
     rows: int
     size: int
     footer_crc: int
+    tail: int
+    """See ``FileMeta``."""
     min_key: bytes
     max_key: bytes
     statistics: FileStatistics
@@ -51,6 +53,7 @@ def rows_meta(
         rows,
         file.size,
         file.footer_crc,
+        file.tail,
         *bounds,
         statistics,
         bloom_bytes,

@@ -27,8 +27,8 @@ from kudu_core.cfile.pages.container import (
     SECTION_KEY_INDEX,
     SECTION_STATISTICS,
     Extent,
-    FileWriter,
 )
+from kudu_core.cfile.pages.container_writer import FileWriter
 from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
@@ -164,7 +164,7 @@ def _write_key_index(writer: FileWriter, keys: EncodedKeys) -> Extent:
     firsts = np.arange(0, len(keys.offsets) - 1, BLOCK_ROWS, dtype=np.int64)
     data, offsets = key_kernel.take(keys.data, keys.offsets, firsts)
     head = KEY_INDEX_HEAD.pack(len(firsts), 0)
-    return writer.add_section(SECTION_KEY_INDEX, [head, offsets.astype("<u8").tobytes(), data])
+    return writer.add_section(SECTION_KEY_INDEX, [head, offsets.astype("<u8").tobytes(), data], copied=True)
 
 
 def _write_insert_times(writer: FileWriter, insert_times: U64) -> ColumnEntry:

@@ -123,6 +123,7 @@ class _DamagedFile(FileReader):
         self._cache_token = -1
         self._attached = None
         self.last_dictionary = None
+        self._copies = {}
         self._ids: list[int] = []
         """What the file's id may come to in checksums."""
         try:

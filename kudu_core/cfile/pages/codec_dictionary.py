@@ -20,7 +20,8 @@ from kudu_core._ext.codec.lz4 import Lz4Packer
 from kudu_core.cfile.pages.container import SECTION_CODEC_DICTIONARY, SECTION_FRAME, Extent
 
 if TYPE_CHECKING:
-    from kudu_core.cfile.pages.container import FileReader, FileWriter
+    from kudu_core.cfile.pages.container import FileReader
+    from kudu_core.cfile.pages.container_writer import FileWriter
 
 CODEC_ZSTD_DICTIONARY = 3
 """In the frame of a page that zstd packed with its column's dictionary."""
@@ -213,7 +214,7 @@ def add_codec_dictionary(writer: FileWriter, used_by: PageCodec) -> Extent:
     if len(stored) >= len(data):
         codec, stored = _STORED, data
     head = CODEC_DICTIONARY_HEAD.pack(len(data), codec, used_by.number, 0)
-    return writer.add_section(SECTION_CODEC_DICTIONARY, [head, stored])
+    return writer.add_section(SECTION_CODEC_DICTIONARY, [head, stored], copied=True)
 
 
 __all__ = [

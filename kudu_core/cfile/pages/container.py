@@ -11,20 +11,20 @@ Layout: docs/format.md, "Container".  Model: Kudu's CFile (header, blocks, foote
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.cfile.pages.footer import join_footer, split_footer
+from kudu_core.cfile.pages.footer import split_footer
+from kudu_core.cfile.pages.section_copies import header_in, sections_in
 from kudu_core.errors import Closed, Corruption, NotSupported
 from kudu_core.fs.missing import FileMissing
 
 if TYPE_CHECKING:
     from kudu_core.cfile.pages.page_cache import Holder, PageCache, Reader
-    from kudu_core.fs.api import FileSystem, ReadFile, WriteFile
+    from kudu_core.fs.api import FileSystem, ReadFile
 
 MAGIC = b"KUCFILE\n"
 FORMAT_VERSION = 1
@@ -45,6 +45,7 @@ SECTION_BLOOM = 5
 SECTION_FOOTER = 6
 SECTION_STATISTICS = 7
 SECTION_CODEC_DICTIONARY = 8
+SECTION_COPIES = 9
 
 # magic, format version, kind, compatible, incompatible features, file id, crc
 HEADER = struct.Struct("<8sHHII16sI")
@@ -62,7 +63,6 @@ assert CRC_PLACE.size == 10
 FOOTER_LIMIT_BYTES = 32 << 20
 """A footer of as many columns as a table may have, each with its changes, comes to a third of it."""
 _TAIL_GUESS_BYTES = 16 << 10
-_FLUSH_BYTES = 4 << 20
 
 Bytes = bytes | bytearray | memoryview
 
@@ -84,98 +84,8 @@ class FileMeta:
 
     size: int
     footer_crc: int
-
-
-class FileWriter:
-    """Writes one container.  Appends are collected and written in pieces of a few MiB.
-
-    After an exception the file is incomplete; call ``abort``.  Not thread safe.
-    """
-
-    def __init__(self, fs: FileSystem, path: str, kind: int, *, file_id: bytes | None = None) -> None:
-        assert kind in CONTAINERS
-        self.path = path
-        self.file_id = os.urandom(16) if file_id is None else file_id
-        assert len(self.file_id) == 16
-        self._fs = fs
-        self.id_crc: int = crc32c(self.file_id, 0)
-        self._file: WriteFile | None = fs.create(path)
-        self._pending: list[Any] = []
-        self._pending_bytes = 0
-        self.offset = 0
-        head = HEADER.pack(
-            MAGIC, FORMAT_VERSION, kind, COMPATIBLE_FEATURES, INCOMPATIBLE_FEATURES, self.file_id, 0
-        )[:-4]
-        self.append(head)
-        self.append(crc32c(head, 0).to_bytes(4, "little"))
-
-    def place_crc(self, kind: int) -> int:
-        """The CRC of file id, current offset and ``kind``: the start value of a frame's CRC."""
-        return crc32c(CRC_PLACE.pack(self.offset, kind), self.id_crc)
-
-    def append(self, data: Any) -> None:
-        """Add bytes at the current offset; the caller must not change ``data`` afterwards."""
-        size = len(data)
-        if not size:
-            return
-        self._pending.append(data)
-        self._pending_bytes += size
-        self.offset += size
-        if self._pending_bytes >= _FLUSH_BYTES:
-            self._flush()
-
-    def add_section(self, kind: int, payload: Sequence[Any]) -> Extent:
-        """Add a section of the byte buffers ``payload``; return where it lies."""
-        offset = self.offset
-        length = sum(len(part) for part in payload)
-        rest = SECTION_FRAME.pack(0, kind, 0, length)[4:]
-        crc = crc32c(rest, self.place_crc(kind))
-        for part in filter(len, payload):
-            crc = crc32c(part, crc)
-        self.append(crc.to_bytes(4, "little") + rest)
-        for part in payload:
-            self.append(part)
-        return Extent(offset, SECTION_FRAME.size + length)
-
-    def finish(self, footer: Mapping[str, Any], rest: bytes, *, sync: bool = True) -> FileMeta:
-        """Write footer and trailer, sync and close the file.  Syncing the directory is the caller's.
-
-        ``rest``: what follows the JSON in the footer.
-        """
-        assert self._file is not None
-        body = join_footer(footer, rest)
-        if len(body) > FOOTER_LIMIT_BYTES:
-            raise NotSupported(
-                f"{self.path}: a footer of {len(body):,} bytes; it has at most {FOOTER_LIMIT_BYTES:,}"
-            )
-        offset = self.offset
-        rest = SECTION_FRAME.pack(0, SECTION_FOOTER, 0, len(body))[4:]
-        crc = crc32c(body, crc32c(rest, self.place_crc(SECTION_FOOTER)))
-        self.append(crc.to_bytes(4, "little") + rest)
-        self.append(body)
-        self.append(TRAILER.pack(offset, SECTION_FRAME.size + len(body), crc, MAGIC))
-        self._flush()
-        file = self._file
-        if sync:
-            file.sync()
-        self._file = None
-        file.close()
-        return FileMeta(self.offset, crc)
-
-    def abort(self) -> None:
-        """Remove the incomplete file.  Does nothing after ``finish``."""
-        file, self._file = self._file, None
-        self._pending = []
-        if file is not None:
-            file.close()
-            self._fs.unlink(self.path, missing_ok=True)
-
-    def _flush(self) -> None:
-        assert self._file is not None
-        if self._pending:
-            self._file.append(self._pending)
-        self._pending = []
-        self._pending_bytes = 0
+    tail: int = 0
+    """Bytes from the copies of sections to the end; 0 of a file without."""
 
 
 class FileReader:
@@ -201,6 +111,7 @@ class FileReader:
         *,
         size: int | None = None,
         footer_crc: int | None = None,
+        tail: int = 0,
         cache: PageCache | None = None,
     ) -> None:
         self.path = path
@@ -212,18 +123,24 @@ class FileReader:
             raise FileMissing(path) from None
         self.ask: Callable[[int, int], object] | None = getattr(self._file, "ask", None)
         """Of a file in a store: told (bytes, offset) that will be read, it begins to fetch them."""
+        self.is_near: Callable[[int, int], bool] | None = getattr(self._file, "is_near", None)
+        """Whether these have come."""
         self._cache_token = -1
         self._attached: Reader | None = None
         self.last_dictionary: tuple[int, Any] | None = None  # place and codec dictionary, past the cache
+        self._copies: dict[int, bytes] = {}
         try:
             self.size = self._file.size()
             if size is not None and self.size != size:
                 self.damaged(0, f"the file has {self.size} bytes, its manifest says {size}")
             if self.size < HEADER.size + SECTION_FRAME.size + TRAILER.size:
                 self.damaged(0, f"{self.size} bytes cannot hold a container")
-            self.file_id = self._read_header(kind)
+            near = self._read_tail(tail) if tail and fs.remote else None
+            self.file_id = self._read_header(kind, near)
             self._id_crc: int = crc32c(self.file_id, 0)
-            self.footer_extent, self.footer_crc, self.footer, self.footer_rest = self._read_footer()
+            self.footer_extent, self.footer_crc, self.footer, self.footer_rest = self._read_footer(near)
+            if near is not None:
+                self._take_copies(near)
             if footer_crc is not None and footer_crc != self.footer_crc:
                 self.damaged(self.footer_extent.offset, "not the file that the manifest names (footer CRC)")
         except BaseException:
@@ -274,7 +191,33 @@ class FileReader:
         """The checked payload of a section."""
         if extent.length < SECTION_FRAME.size or extent.end > self.footer_extent.end:
             self.damaged(extent.offset, f"a section of {extent.length} bytes does not fit the file")
-        return self._check_section(self.read_at(extent.offset, extent.length), extent.offset, kind)[0]
+        data = self._copies.pop(extent.offset, b"")  # who asks keeps what he makes of it
+        if len(data) != extent.length:
+            data = self.read_at(extent.offset, extent.length)
+        return self._check_section(data, extent.offset, kind)[0]
+
+    def has_copy(self, extent: Extent) -> bool:
+        """Whether the section there is in memory, as it came with the footer."""
+        return extent.offset in self._copies
+
+    @property
+    def tail(self) -> int:
+        """See ``FileMeta``."""
+        copies = self.copies_extent
+        return 0 if copies is None else self.size - copies.offset
+
+    @property
+    def copies_extent(self) -> Extent | None:
+        found = self.footer.get("copies")
+        if found is None:
+            return None
+        at = self.footer_extent.offset
+        if not (isinstance(found, list) and len(found) == 2 and all(type(part) is int for part in found)):
+            self.damaged(at, "footer: where the copies of sections lie")
+        extent = Extent(*found)
+        if extent.offset < HEADER.size or extent.length < SECTION_FRAME.size or extent.end != at:
+            self.damaged(at, f"footer: copies of sections of {extent.length} bytes at {extent.offset}")
+        return extent
 
     def cached(self, offsets: Sequence[int]) -> list[Any]:
         """The cached pages at ``offsets``, None for each that is missing."""
@@ -310,6 +253,10 @@ class FileReader:
 
     def verify_layout(self, extents: Sequence[Extent]) -> None:
         """Header, the given pieces, footer and trailer cover the file without gap or overlap."""
+        copies = self.copies_extent
+        if copies is not None:
+            self._verify_copies(copies)
+            extents = [*extents, copies]
         at = HEADER.size
         for extent in sorted((*extents, self.footer_extent)):
             if extent.length and extent.offset != at:
@@ -317,6 +264,16 @@ class FileReader:
             at = max(at, extent.end)
         if at + TRAILER.size != self.size:
             self.damaged(at, "bytes that belong to nothing")
+
+    def _verify_copies(self, extent: Extent) -> None:
+        """Copies are what they are copies of."""
+        payload = self.section(extent, SECTION_COPIES)
+        sections = self._sections_in(payload, extent.offset)
+        if header_in(payload) != self.read_at(0, HEADER.size):
+            self.damaged(extent.offset, "the copy of the header is another")
+        for offset, data in sections.items():
+            if self.read_at(offset, len(data)) != data:
+                self.damaged(extent.offset, f"the copy of the section at {offset} is another")
 
     def close(self) -> None:
         """Close the descriptor and drop the file's pages from the cache.  Idempotent."""
@@ -338,8 +295,31 @@ class FileReader:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _read_header(self, kind: int) -> bytes:
-        head = self.read_at(0, HEADER.size)
+    def _read_tail(self, tail: int) -> bytes:
+        """Copies of sections, footer and trailer, by one read; of the copies the frame and the header are
+        there."""
+        least = 2 * SECTION_FRAME.size + HEADER.size + TRAILER.size
+        if not least <= tail <= self.size - HEADER.size:
+            self.damaged(0, f"its manifest says that copies of sections begin {tail} bytes before its end")
+        return self.read_at(self.size - tail, tail)
+
+    def _take_copies(self, near: bytes) -> None:
+        """Use the copies that came with the footer, by which they are where the manifest says."""
+        extent = self.copies_extent
+        if extent is None or extent.offset != self.size - len(near):
+            self.damaged(self.size - len(near), "the copies of sections are not where the manifest says")
+        payload, _ = self._check_section(near[: extent.length], extent.offset, SECTION_COPIES)
+        self._copies = self._sections_in(payload, extent.offset)
+
+    def _sections_in(self, payload: memoryview, at: int) -> dict[int, bytes]:
+        try:
+            return sections_in(payload)
+        except ValueError as error:
+            self.damaged(at, f"the copies of sections cannot be taken apart: {error}")
+
+    def _read_header(self, kind: int, near: bytes | None = None) -> bytes:
+        """``near``: copies of sections; the header's is in front."""
+        head = self.read_at(0, HEADER.size) if near is None else near[SECTION_FRAME.size :][: HEADER.size]
         magic, version, found_kind, _, incompatible, file_id, crc = HEADER.unpack(head)
         if magic != MAGIC:
             self.damaged(0, f"magic {magic!r} is not that of a kudu_core data file")
@@ -359,11 +339,12 @@ class FileReader:
             self.damaged(10, f"a file of kind {found_kind} where kind {kind} belongs")
         return bytes(file_id)
 
-    def _read_footer(self) -> tuple[Extent, int, dict[str, Any], memoryview]:
-        guess = min(self.size, _TAIL_GUESS_BYTES)
-        tail = self.read_at(self.size - guess, guess)
+    def _read_footer(self, near: bytes | None = None) -> tuple[Extent, int, dict[str, Any], memoryview]:
+        """``near``: the end of the file, footer and trailer in it; None: it is read."""
+        guess = min(self.size, _TAIL_GUESS_BYTES) if near is None else len(near)
+        end = self.read_at(self.size - guess, guess) if near is None else near
         trailer_at = self.size - TRAILER.size
-        offset, length, crc, magic = TRAILER.unpack_from(tail, guess - TRAILER.size)
+        offset, length, crc, magic = TRAILER.unpack_from(end, guess - TRAILER.size)
         if magic != MAGIC:
             self.damaged(trailer_at, "the file does not end with a trailer: cut short, or never finished")
         if (
@@ -374,7 +355,7 @@ class FileReader:
         ):
             self.damaged(trailer_at, f"a footer of {length} bytes at {offset} does not end at the trailer")
         start = offset - (self.size - guess)
-        data = tail[start : start + length] if start >= 0 else self.read_at(offset, length)
+        data = end[start : start + length] if start >= 0 else self.read_at(offset, length)
         payload, found = self._check_section(data, offset, SECTION_FOOTER)
         if found != crc:
             self.damaged(trailer_at, "the trailer names another footer CRC")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kudu_core.cfile.pages.codec_dictionary import ColumnDictionary, PageCodec
-    from kudu_core.cfile.pages.container import FileReader, FileWriter
+    from kudu_core.cfile.pages.container import FileReader
+    from kudu_core.cfile.pages.container_writer import FileWriter
 
 PAGE_BITS = 14
 BLOCK_BITS = 10

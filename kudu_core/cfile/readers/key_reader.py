@@ -98,6 +98,16 @@ class KeyReader:
         """The bloom, None where the file has none."""
         return None if self._bloom_extent is None else self._load_bloom()
 
+    def bloom_once_near(self) -> U8 | None:
+        """The bloom of a file in a store, None until it has come: a key may be looked for without."""
+        extent, file = self._bloom_extent, self.file
+        if extent is None or file.ask is None or file.is_near is None:
+            return self.bloom()
+        if self._bloom is None and not file.is_near(extent.length, extent.offset):
+            file.ask(extent.length, extent.offset)
+            return None
+        return self._load_bloom()
+
     def may_contain(self, hashes: U64) -> npt.NDArray[np.bool_]:
         """Which keys the bloom does not exclude; all, where the file has none."""
         if self._bloom_extent is None:

@@ -66,7 +66,8 @@ def open_points(
         # A column of its own: how its cells compare is set in it.
         order.append((points[column.spec.id], *found))  # type: ignore[union-attr]
     index = keys.key_index() if keys.has_index else None
-    out = PointFile(rows, points, order, encoded, index, keys.bloom(), others, make)
+    bloom = keys.bloom() if file.ask is None else keys.bloom_once_near
+    out = PointFile(rows, points, order, encoded, index, bloom, others, make)
     holds.watched = file.watch(out)
     return out
 

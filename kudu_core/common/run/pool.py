@@ -64,6 +64,11 @@ class Task(Generic[R]):
             return False
         return True
 
+    @property
+    def done(self) -> bool:
+        """Whether it has come to its end."""
+        return self._finished
+
     def wait(self) -> None:
         """Until it has come to its end."""
         if not self._finished:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from kudu_core.common.run.clock import Clock
 from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.cache import table as open_here
 from kudu_core.engines.spark.codes import coded
@@ -20,15 +22,15 @@ from kudu_core.engines.spark.staging import attempt_name
 from kudu_core.errors import SchemaMismatch
 from kudu_core.fs.api import FileSystem
 from kudu_core.fs.missing import FileMissing
-from kudu_core.fs.posix import PosixFileSystem
+from kudu_core.objects.urls import is_url
 from kudu_core.table.backup import backup as backups
 from kudu_core.table.backup.backup_file import BackupFile
 from kudu_core.table.backup.backup_manifest import BackupManifest, BackupResult
-from kudu_core.table.backup.backup_place import FolderOfBackups
+from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
-from kudu_core.table.lifecycle.handles import folder_path, open_handle
+from kudu_core.table.lifecycle.handles import open_handle, table_path
 from kudu_core.table.lifecycle.maintain import maintain_now
 from kudu_core.table.opened.handle import Handle, handle_of
 from kudu_core.table.read.plan import ScanRequest
@@ -202,11 +204,12 @@ def backup(
     *,
     target_rows_per_task: int = DEFAULT_TARGET_ROWS,
     storage_options: StorageOptions = None,
+    dst_storage_options: StorageOptions = None,
 ) -> BackupResult:
     """``Table.backup``, its files written by tasks.
 
-    The folder, on a file system that every executor sees, and the backups in it are those of
-    ``Table.backup``: ``kudu_core.restore`` makes a table of them.
+    The folder, on a file system that every executor sees or in an object store, and the backups in it are
+    those of ``Table.backup``: ``kudu_core.restore`` makes a table of them.
 
     >>> ks.backup(spark, stock, folder).total
     3
@@ -220,7 +223,9 @@ def backup(
     target_rows_per_task
         Rows, or changes of one tablet, that a task writes.
     storage_options
-        Of the table, as of ``scan``.
+        As of ``scan``: of the table, and of ``dst`` if it is a URL.
+    dst_storage_options
+        For a URL in ``dst``, where it needs others.
 
     Raises
     ------
@@ -245,8 +250,9 @@ def backup(
 
         def write(some: Sequence[ScanToken | ChangeToken], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
             with coded():
-                there = PosixFileSystem().rooted(folder)
-                told, counts = backups.write_runs(there, directory, schema, _rows(some), _name)
+                there = place_at(dst, of_dst, Clock()).fs
+                name = partial(_name, prefix)
+                told, counts = backups.write_runs(there, directory, schema, _rows(some), name)
                 for place, run in enumerate(told):
                     numbers = [run.rows, run.size, run.crc, *(counts if place == 0 else (0, 0, 0))]
                     arrays = [pa.array([run.name]), *(pa.array([n], pa.int64()) for n in numbers)]
@@ -256,16 +262,19 @@ def backup(
         found = collected(frame_of(spark, tasks, _RUNS, write))
         known = {row.name for row in found}
         for name in fs.listdir(directory):
-            if name not in known:  # of an attempt that failed
+            if name.startswith(prefix) and name not in known:  # of an attempt that failed
                 fs.unlink(f"{directory}/{name}")
         counts = tuple(sum(int(row[name]) for row in found) for name in ("inserted", "updated", "deleted"))
         inserted, updated, deleted = counts
         told = [BackupFile(row.name, row.rows, row.size, row.crc) for row in found]
         return told, (inserted, updated, deleted)
 
-    folder = folder_path(dst)
-    with reading(path, storage_options) as handle:
-        place = FolderOfBackups(handle.opened().fs.local.rooted(folder), folder)
+    dst = table_path(dst)
+    of_dst = storage_options if is_url(dst) and dst_storage_options is None else dst_storage_options
+    with reading(path, storage_options if is_url(place_of(path)) else None) as handle:
+        engine = handle.opened()
+        place = place_at(dst, of_dst, engine.clock, fs=engine.fs.local)
+        prefix = place.prefix
         return backups.backup(handle, place, since, runs)
 
 
@@ -275,7 +284,7 @@ def _rows(shares: Sequence[ScanToken | ChangeToken]) -> Iterator[pa.RecordBatch]
         yield from changes_of(handle, share) if isinstance(share, ChangeToken) else scan_of(handle, share)
 
 
-def _name(number: int) -> str:
+def _name(prefix: str, number: int) -> str:
     context = TaskContext.get()
     assert context is not None, "runs in a task"
-    return f"rows-{context.partitionId():05d}-{context.taskAttemptId()}-{number:04d}.arrow"
+    return f"{prefix}{context.partitionId():05d}-{context.taskAttemptId()}-{number:04d}.arrow"

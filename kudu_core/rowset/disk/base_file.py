@@ -76,7 +76,7 @@ class Base(LazyFile[RowsFile]):
 
     def _open_one(self, ref: FileRef) -> RowsFile:
         path = file_path(self.directory, ref.name)
-        file = RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc)
+        file = RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc, tail=ref.tail)
         if file.rows != self._rows:
             file.close()
             raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")

@@ -37,7 +37,12 @@ class DeltaStore(LazyFile[DeltaFile]):
     def _opened(self) -> DeltaFile:
         ref = self.ref
         file = DeltaFile(
-            self._fs, self._path, self._cache, size=ref.file.size, footer_crc=ref.file.footer_crc
+            self._fs,
+            self._path,
+            self._cache,
+            size=ref.file.size,
+            footer_crc=ref.file.footer_crc,
+            tail=ref.file.tail,
         )
         liveness = file.delete_count + file.reinsert_count
         if (file.entry_count, liveness, file.updates_per_column) != (

@@ -267,12 +267,12 @@ class DiskRowSet(RowSetStores):
         """Files that a read at the snapshot may open are near when that comes, also those in a store."""
         fs, directory = self.base.fs, self.base.directory
         if self.base.opened is None:
-            fs.will_open(self.base.path, self.meta.base.size)
+            fs.will_open(self.base.path, self.meta.base.size, self.meta.base.tail)
         for store in (*self.undo, *self.redo):
             if isinstance(store, DeltaStore) and store.opened is None:
                 ref = store.ref
                 if (ref.max_ts > snapshot) if store in self.undo else (ref.min_ts <= snapshot):
-                    fs.will_open(file_path(directory, ref.file.name), ref.file.size)
+                    fs.will_open(file_path(directory, ref.file.name), ref.file.size, ref.file.tail)
 
     def open_window(self, since: int, until: int) -> None:
         """Open every file that tells of a change in ``(since, until]``."""

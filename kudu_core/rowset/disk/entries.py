@@ -178,7 +178,7 @@ def write_deltas(
         fs, f"{directory}/{name}", kind, entries.rowids, entries.timestamps, entries.ops, columns
     )
     return DeltaRef(
-        file=FileRef(name, written.size, written.footer_crc),
+        file=FileRef.of(name, written),
         entries=written.entries,
         min_ts=written.min_ts or 0,
         max_ts=written.max_ts or 0,

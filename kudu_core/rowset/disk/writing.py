@@ -111,7 +111,7 @@ def rowset_meta(
         insert_ts = newest if int(times.min()) == newest else None
     return RowSetMeta(
         id=rowset_id,
-        base=FileRef(name, written.size, written.footer_crc),
+        base=FileRef.of(name, written),
         rows=written.rows,
         min_key=written.min_key,
         max_key=written.max_key,

@@ -7,7 +7,7 @@ from binascii import a2b_base64
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.columns.specs import MAX_ROWS
 from kudu_core.cfile.columns.statistics import (
@@ -23,6 +23,11 @@ from kudu_core.common.format.members import BROKEN, integer, integer_or_none
 from kudu_core.common.format.names import data_file, staged_file
 from kudu_core.errors import Corruption
 
+if TYPE_CHECKING:
+    from kudu_core.cfile.files.delta_format import DeltaMeta
+    from kudu_core.cfile.files.rows_format import RowsMeta
+    from kudu_core.cfile.pages.container import FileMeta
+
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
@@ -31,20 +36,30 @@ class FileRef:
     name: str
     size: int
     footer_crc: int
+    tail: int = 0
+    """Bytes from the copies of its sections to its end, 0 where there are none: see ``FileMeta``."""
+
+    @staticmethod
+    def of(name: str, written: FileMeta | RowsMeta | DeltaMeta | FileRef) -> FileRef:
+        return FileRef(name, written.size, written.footer_crc, written.tail)
 
     def to_json(self) -> list[Any]:
-        return [self.name, self.size, self.footer_crc]
+        return [self.name, self.size, self.footer_crc, *([self.tail] if self.tail else [])]
 
     @staticmethod
     def from_json(value: Any) -> FileRef:
-        name, size, crc = value
-        return FileRef(data_file(name), integer(size), integer(crc, 0, 1 << 32))
+        return FileRef(data_file(value[0]), *_sizes_from_json(value))
 
     @staticmethod
     def staged(value: Any) -> FileRef:
         """Of a job's folder, where attempts choose the names."""
-        name, size, crc = value
-        return FileRef(staged_file(name), integer(size), integer(crc, 0, 1 << 32))
+        return FileRef(staged_file(value[0]), *_sizes_from_json(value))
+
+
+def _sizes_from_json(value: Any) -> tuple[int, int, int]:
+    _, size, crc, *rest = value
+    (tail,) = rest or (0,)
+    return integer(size), integer(crc, 0, 1 << 32), integer(tail, 0, size + 1)
 
 
 COLUMN_IDS = 1 << 31

@@ -72,7 +72,7 @@ def backup(handle: Handle, place: BackupPlace, since: Any, runs: Runs | None = N
             with columns, open_snapshot(handle, head.timestamp) as snapshot:
                 if before is not None and before.timestamp == head.timestamp:
                     return before.result(folder)  # nothing was written since
-                write = runs or partial(_runs_here, handle, name=place.name_of())
+                write = runs or partial(_runs_here, handle, name=f"{place.prefix}{{:06d}}.arrow".format)
                 return _write(handle, place, head, snapshot, write)
 
         return handle.of_now(None, written)

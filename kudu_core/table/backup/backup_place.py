@@ -8,7 +8,7 @@ else was making that number has made nothing (docs/format-table.md, "Backups").
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,7 +17,7 @@ from kudu_core.errors import InvalidArgument, Locked, StoreError
 from kudu_core.fs.base import temporary_name
 from kudu_core.objects.urls import is_url
 from kudu_core.table.backup.backup_manifest import LOCK, MANIFEST, foreign_name, is_unfinished, read_manifests
-from kudu_core.table.lifecycle.locations import location_of
+from kudu_core.table.lifecycle.locations import is_in_store, location_of
 
 if TYPE_CHECKING:
     from kudu_core.common.run.clock import Clock
@@ -44,8 +44,9 @@ class BackupPlace(Protocol):
     def making(self, head: BackupManifest) -> Iterator[str]:
         """The directory to which the runs of a backup go, durably; after an error nothing is left of them."""
 
-    def name_of(self) -> Callable[[int], str]:
-        """Gives the files of one backup names, by their numbers: such as nobody else uses."""
+    @property
+    def prefix(self) -> str:
+        """With which the names of a backup's files begin, and of no other's in the same directory."""
 
     def commit(self, directory: str, manifest: BackupManifest) -> None:
         """From now on the backup is there."""
@@ -72,8 +73,9 @@ class FolderOfBackups:
         finally:
             lease.release()
 
-    def name_of(self) -> Callable[[int], str]:
-        return "rows-{:06d}.arrow".format
+    @property
+    def prefix(self) -> str:
+        return "rows-"
 
     @contextmanager
     def making(self, head: BackupManifest) -> Iterator[str]:
@@ -128,8 +130,9 @@ class StoreOfBackups:
         self._store.delete_many(gone)
         yield known
 
-    def name_of(self) -> Callable[[int], str]:
-        return f"rows-{self._attempt}-{{:06d}}.arrow".format
+    @property
+    def prefix(self) -> str:
+        return f"rows-{self._attempt}-"
 
     @contextmanager
     def making(self, head: BackupManifest) -> Iterator[str]:
@@ -153,9 +156,9 @@ class StoreOfBackups:
             raise taken
 
     def _take_away(self, head: BackupManifest) -> None:
-        prefix = f"{head.number:08d}/rows-{self._attempt}-"
+        begin = f"{head.number:08d}/{self.prefix}"
         found = [entry.name for entry in self._store.entries(f"{head.number:08d}")]
-        self._store.delete_many([name for name in found if name.startswith(prefix)])
+        self._store.delete_many([name for name in found if name.startswith(begin)])
 
 
 def place_at(
@@ -174,6 +177,20 @@ def place_at(
 
     assert isinstance(found, StoreLocation)
     return StoreOfBackups(found.fs, found.root, found.store, clock)
+
+
+def options_of_both(
+    src: Any,
+    path: Any,
+    storage_options: Mapping[str, Any] | None,
+    src_storage_options: Mapping[str, Any] | None,
+) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """The options of the place where a restore puts a table, and of the one where its backups are."""
+    into_store, from_store = is_in_store(path), is_in_store(src)
+    of_path = storage_options if into_store else None
+    if src_storage_options is None and (from_store or not into_store):
+        return of_path, storage_options
+    return of_path, src_storage_options
 
 
 def check_folder(fs: FileSystem, path: str, folder: str) -> None:
@@ -207,4 +224,4 @@ if TYPE_CHECKING:
         return folder, store
 
 
-__all__ = ["BackupPlace", "FolderOfBackups", "StoreOfBackups", "check_folder", "place_at"]
+__all__ = ["BackupPlace", "FolderOfBackups", "StoreOfBackups", "check_folder", "options_of_both", "place_at"]

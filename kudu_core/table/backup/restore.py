@@ -18,19 +18,22 @@ from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.objects.urls import is_url
+from kudu_core.options import Options
 from kudu_core.table.backup.backup_file import BackupFile, read_backup_file
 from kudu_core.table.backup.backup_manifest import BackupManifest, check_runs, chosen, needed, read_manifests
 from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.lifecycle.beside import check_empty, make_beside, open_beside
 from kudu_core.table.lifecycle.create import create
+from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.write.door import write_parts
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.table.opened.handle import Handle
+    from kudu_core.table.backup.backup_place import BackupPlace
+    from kudu_core.table.lifecycle.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,60 +51,101 @@ class Chain:
         return self.manifests[-1]
 
     @property
+    def name(self) -> str:
+        """Of the last one, wherever the folder is."""
+        return f"backup {self.newest.number} of {self.newest.timestamp} of table {self.newest.uuid.hex()}"
+
+    @property
     def has_moved(self) -> bool:
         """Whether ranges came or went, so that rows of some backup may belong nowhere by now."""
         return any(manifest.partitions != self.newest.partitions for manifest in self.manifests)
 
 
-Fill = Callable[["FileSystem", str, Chain, Clock], None]
-"""Writes the rows of a chain into the table at a path, which has none yet, as one change, and closes it."""
+Fill = Callable[["Handle", Chain], None]
+"""Writes the rows of a chain into a table that has none yet, as one change."""
 
 
 def restore(
+    backups: BackupPlace,
     fs: FileSystem,
-    folder: str,
-    path: str,
+    target: Location,
     at: Any,
     clock: Clock,
     fill: Fill | None = None,
-    *,
-    source: FileSystem | None = None,
 ) -> None:
     """Make the table; the walk behind ``kudu_core.restore``.  ``fill``: somebody else writes the rows.
 
-    ``source``: the file system of the backups; None: of a folder of ``fs``.
+    ``fs``: of the machine, for a ``target`` that is a folder.
     """
-    check_empty(fs.rooted(path.rsplit("/", 1)[0] or "/"), path)
-    backups = fs.rooted(folder) if source is None else source
+    path = target.root
+    if not is_url(path):
+        check_empty(fs.rooted(path.rsplit("/", 1)[0] or "/"), path)
+    chain = _chain(backups.fs, backups.folder, at)
+    if is_url(path):
+        _make_in_store(target, chain, fill or _fill_here)
+    else:
+        make_beside(fs, path, lambda inside, place: _build(inside, place, chain, clock, fill or _fill_here))
+
+
+def _chain(backups: FileSystem, folder: str, at: Any) -> Chain:
+    """Of the backup that is wanted, each of which has its files."""
     if not backups.exists(folder):
         raise TableNotFound(f"there is no backup at {folder}; make one with Table.backup")
     manifests = read_manifests(backups, folder, in_store=is_url(folder))
     chain = Chain(backups, folder, needed(folder, manifests, chosen(folder, manifests, at)))
     for manifest in chain.manifests:
         check_runs(backups, folder, manifest)
-    make_beside(fs, path, lambda inside, place: _build(inside, place, chain, clock, fill or _fill_here))
+    return chain
 
 
 def _build(fs: FileSystem, path: str, chain: Chain, clock: Clock, fill: Fill) -> None:
     """The table of the chain's last backup, closed."""
+    schema, partitions = _beginning(chain)
+    create(fs.rooted(path), path, schema, partitions, chain.newest.options, clock)
+    with open_beside(fs, path, clock) as handle:
+        _fill(handle, chain, fill)
+        check_total(handle, chain)
+
+
+def _make_in_store(target: Location, chain: Chain, fill: Fill) -> None:
+    """The same in an object store, where nothing can be renamed: nobody sees the table before it is whole,
+    and a restore that was cut short is taken up by the next one of the same backup."""
+    from kudu_core.table.lifecycle.in_store.create_in_store import DEFAULTS
+    from kudu_core.table.lifecycle.in_store.store_location import StoreLocation, restored
+
+    assert isinstance(target, StoreLocation)
+    schema, partitions = _beginning(chain)
+    options, usual = chain.newest.options, Options()
+    own = {name: value for name, value in DEFAULTS.items() if getattr(options, name) == getattr(usual, name)}
+    handle = target.restoring(chain.name, schema, partitions, options.overridden(own), Handle)
+    handle.leave_to_caller()
+    with handle:
+        if not open_scan(handle, ScanRequest(columns=()), None).count():  # its rows come as one change
+            _fill(handle, chain, fill)
+        check_total(handle, chain)
+        restored(handle.engine)
+
+
+def _beginning(chain: Chain) -> tuple[Schema, PartitionSchema]:
+    """Of the table before it has rows."""
     newest = chain.newest
     schema = replace(newest.schema, version=1)
     live = tuple(r for r in newest.partitions.ranges if not r.dropped)
-    partitions = PartitionSchema(schema, newest.partitions.hashes, newest.partitions.range_ids, live)
-    create(fs.rooted(path), path, schema, partitions, newest.options, clock)
+    return schema, PartitionSchema(schema, newest.partitions.hashes, newest.partitions.range_ids, live)
+
+
+def _fill(handle: Handle, chain: Chain, fill: Fill) -> None:
     try:
-        fill(fs, path, chain, clock)
+        fill(handle, chain)
     except RowErrors as exc:
         raise Corruption(chain.folder, 0, f"the backups do not fit together: {exc}") from exc
 
 
-def _fill_here(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-    with open_beside(fs, path, clock) as handle:
-        engine = handle.for_writing()
-        batches = _batches(chain.fs, chain, engine.schema)
-        calls = apply_calls(engine.schema, batches, OP_COLUMN)
-        write_parts(engine, _within(calls, chain, engine.partitions))
-        check_total(handle, chain)
+def _fill_here(handle: Handle, chain: Chain) -> None:
+    engine = handle.for_writing()
+    batches = _batches(chain.fs, chain, engine.schema)
+    calls = apply_calls(engine.schema, batches, OP_COLUMN)
+    write_parts(engine, _within(calls, chain, engine.partitions))
 
 
 def _batches(fs: FileSystem, chain: Chain, schema: Schema) -> Iterator[pa.RecordBatch]:

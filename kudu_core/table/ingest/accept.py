@@ -61,7 +61,7 @@ def _taken(
     for path, meta in resolution.rowsets:
         name, staged = ingest.taken_in(tablet, f"{directory}/{path}", "rows")
         part.staged += [] if staged is None else [staged]
-        base = FileRef(name, meta.base.size, meta.base.footer_crc)
+        base = FileRef.of(name, meta.base)
         part.rowsets.append(replace(meta, id=tablet.new_rowset_id(), base=base))
     for rowset_id, path, ref in resolution.deltas:
         name, staged = ingest.taken_in(tablet, f"{directory}/{path}", "delta")

@@ -8,26 +8,26 @@ backup's rows are runs of a job, and of one key those of a later backup come lat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import OP_COLUMN
-from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup.backup_file import BackupFile
 from kudu_core.table.backup.backup_manifest import read_manifest
-from kudu_core.table.backup.restore import Chain, Fill, batches_of, check_total
+from kudu_core.table.backup.backup_place import place_at
+from kudu_core.table.backup.restore import Chain, Fill, batches_of
 from kudu_core.table.jobs import commit
+from kudu_core.table.jobs.apply_job import files_of
 from kudu_core.table.jobs.commit import Job
 from kudu_core.table.jobs.stager import APPLY, JobStager
-from kudu_core.table.lifecycle.beside import open_beside
 from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 
 if TYPE_CHECKING:
-    from kudu_core.fs.api import FileSystem
+    from kudu_core.table.opened.handle import Handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,17 @@ Resolve = Callable[[Job, Sequence[StagedRun]], Sequence[Resolution]]
 """Has ``resolve`` done with the runs of all tablets, somewhere."""
 
 
-def filling(stage: Stage, resolve: Resolve) -> Fill:
-    """What ``restore`` takes to have the rows written so."""
+def filling(stage: Stage, resolve: Resolve | None) -> Fill:
+    """What ``restore`` takes to have the rows written so; ``resolve``: None, the commit does it."""
 
-    def fill(fs: FileSystem, path: str, chain: Chain, clock: Clock) -> None:
-        with open_beside(fs, path, clock) as handle:
-            columns = [(OP_COLUMN, "string"), *((c.name, c.type.name) for c in handle.engine.schema.columns)]
-            # Rows of a key are applied in the order of the runs, as calls of one batch would be.
-            job = commit.begin(handle, APPLY, columns, on_duplicate="any")
-            staged = sorted(stage(job, shares_of(chain)), key=lambda found: found[0])
-            runs = [run for _, run in staged if run.ordinal >= 0 or not chain.has_moved]
-            commit.commit_job(job, runs, handle, () if _is_small(job, runs) else resolve(job, runs))
-            check_total(handle, chain)
+    def fill(handle: Handle, chain: Chain) -> None:
+        columns = [(OP_COLUMN, "string"), *((c.name, c.type.name) for c in handle.engine.schema.columns)]
+        # Rows of a key are applied in the order of the runs, as calls of one batch would be.
+        job = commit.begin(handle, APPLY, columns, on_duplicate="any")
+        staged = sorted(stage(job, shares_of(chain)), key=lambda found: found[0])
+        runs = [run for _, run in staged if run.ordinal >= 0 or not chain.has_moved]
+        found = () if resolve is None or _is_small(job, runs) else resolve(job, runs)
+        commit.commit_job(job, runs, handle, found)
 
     return fill
 
@@ -83,18 +82,21 @@ def shares_of(chain: Chain) -> list[RunShare]:
     ]
 
 
-def stage_shares(job: Job, shares: Sequence[RunShare], name: str) -> list[Staged]:
-    """Stage the rows of runs, neighbours together; ``name``: what the names of the files begin with."""
+def stage_shares(
+    job: Job, shares: Sequence[RunShare], name: str, storage_options: Mapping[str, Any] | None = None
+) -> list[Staged]:
+    """Stage the rows of runs, neighbours together; ``name``: what the names of the files begin with;
+    ``storage_options``: of the backups."""
     form = commit.form_of(job)
     staged: list[Staged] = []
     for place, of_backup in groupby(shares, key=lambda share: share.place):
         some = list(of_backup)
-        fs = PosixFileSystem().rooted(some[0].folder)
+        fs = place_at(some[0].folder, storage_options, Clock()).fs
         manifest = read_manifest(fs, some[0].folder, some[0].number)
         is_full = manifest.since is None
         # Rows of a full backup are new ones: what is staged of them may be a rowset as it is.
         own = replace(form, operation="insert") if is_full else form
-        stager = JobStager(fs.rooted(job.table_path), job.directory, own, f"{name}-b{place}")
+        stager = JobStager(files_of(job), job.directory, own, f"{name}-b{place}")
         for share in some:
             for batch in batches_of(fs, share.folder, manifest, share.run, form.schema):
                 stager.append(batch.drop_columns([OP_COLUMN]) if is_full else batch)

@@ -219,7 +219,7 @@ class JobStager:
         else:
             meta = write_rows_file(fs, path, RowsFileSpec(self._columns(rows, given, status)))
         return StagedRun(
-            file=FileRef(name, meta.size, meta.footer_crc),
+            file=FileRef.of(name, meta),
             rows=rows.count,
             ordinal=ordinal,
             min_key=keys[0],
@@ -272,7 +272,7 @@ class JobStager:
         spec = ColumnSpec(SEQUENCE_ID, self._form.sequence[1], True)
         path = f"{self._directory}/{name}"
         meta: RowsMeta = write_rows_file(self._fs, path, RowsFileSpec([(spec, column)]))
-        return FileRef(name, meta.size, meta.footer_crc)
+        return FileRef.of(name, meta)
 
 
 @dataclass(slots=True)

@@ -79,7 +79,7 @@ def location_of(
 ) -> Location:
     """The place that a path or a URL names; ``InvalidArgument`` where it names none."""
     text = os.fspath(path)
-    if isinstance(text, str) and is_url(text):
+    if is_in_store(path):
         # What few tables need is not loaded with the others.
         from kudu_core.table.lifecycle.in_store.store_location import StoreLocation
 
@@ -91,6 +91,12 @@ def location_of(
     return FolderLocation(absolute(text), fs or PosixFileSystem(), clock)
 
 
+def is_in_store(path: str | os.PathLike[str]) -> bool:
+    """Whether ``location_of`` takes it for a URL."""
+    text = os.fspath(path)
+    return isinstance(text, str) and is_url(text)
+
+
 def absolute(text: Any) -> str:
     """An absolute path; ``InvalidArgument`` for what is no path."""
     if not isinstance(text, str) or not text or "\0" in text:
@@ -98,4 +104,4 @@ def absolute(text: Any) -> str:
     return str(Path(text).absolute())
 
 
-__all__ = ["FolderLocation", "absolute", "location_of"]
+__all__ = ["FolderLocation", "absolute", "is_in_store", "location_of"]

@@ -296,7 +296,7 @@ def _meta_of(fs: FileSystem, path: str, known: set[tuple[int, int]]) -> RowSetMe
     name = path.rsplit("/", 1)[1]
     return RowSetMeta(
         id=0,
-        base=FileRef(name, meta.size, meta.footer_crc),
+        base=FileRef.of(name, meta),
         rows=meta.rows,
         min_key=meta.min_key,
         max_key=meta.max_key,

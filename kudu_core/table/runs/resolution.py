@@ -49,7 +49,7 @@ class Resolution:
         """Container files that it names, by their places in the job's folder."""
         files = [(path, meta.base) for path, meta in self.rowsets]
         files += [(path, ref.file) for _, path, ref in self.deltas]
-        return tuple(FileRef(path, file.size, file.footer_crc) for path, file in files)
+        return tuple(FileRef.of(path, file) for path, file in files)
 
     def to_bytes(self) -> bytes:
         return json.dumps(

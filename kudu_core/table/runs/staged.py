@@ -111,7 +111,7 @@ class StagedRun:
         assert self.rowset is not None
         return RowSetMeta(
             id=rowset_id,
-            base=FileRef(name, self.file.size, self.file.footer_crc),
+            base=FileRef.of(name, self.file),
             rows=self.rows,
             min_key=self.min_key,
             max_key=self.max_key,

@@ -52,6 +52,8 @@ class StorePlace:
     """Replay needs no record of rows with a timestamp at or below it."""
     snapshots: Mapping[int, SnapshotRef] = field(default_factory=dict)
     """By tablet; one that is not there has no snapshot yet."""
+    restore: str = ""
+    """Of a table that is not whole yet, and nobody else's to open: of which backup it is being made."""
 
     def to_json(self) -> dict[str, Any]:
         put_id, ts, lsn = self.log_prev
@@ -61,6 +63,7 @@ class StorePlace:
             "log_prev": [put_id.hex(), ts, lsn],
             "through": self.through,
             "snapshots": [[tablet, *ref] for tablet, ref in sorted(self.snapshots.items())],
+            **({"restore": self.restore} if self.restore else {}),
         }
 
     @staticmethod
@@ -78,6 +81,7 @@ class StorePlace:
             log_prev=(id_of(put_id), integer(ts), integer(lsn)),
             through=integer(value["through"]),
             snapshots=snapshots,
+            restore=text(value.get("restore", "")),
         )
 
 

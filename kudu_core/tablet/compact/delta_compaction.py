@@ -182,7 +182,7 @@ def _fold(
         entries.rowids, entries.timestamps, np.full(len(entries), UNDO_UPDATE, np.uint8), old_values
     )
     touched = np.unique(np.concatenate([positions for positions, _ in old_values.values()]))
-    ref = ColumnsRef(FileRef(name, meta.size, meta.footer_crc), tuple(chosen), meta.statistics)
+    ref = ColumnsRef(FileRef.of(name, meta), tuple(chosen), meta.statistics)
     return ref, undo.take(touched.astype(np.int64))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kudu_core.cfile.pages import container, page
+from kudu_core.cfile.pages import container, container_writer, page
 from tests.support.hostile.damage import Damage, Subject, kind_of, subject
 from tests.support.hostile.forge import FORGERS, forged, survive
 
@@ -57,6 +57,7 @@ def test_forged_pages(kind: str, seed: int, long: bool, monkeypatch: pytest.Monk
         return 0
 
     monkeypatch.setattr(container, "crc32c", nothing)
+    monkeypatch.setattr(container_writer, "crc32c", nothing)
     monkeypatch.setattr(page, "crc32c", nothing)
     table = subject("closed", seed)
     rng = random.Random(seed * 1_000 + len(kind))

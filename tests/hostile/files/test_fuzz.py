@@ -16,7 +16,7 @@ import pytest
 
 from kudu_core.cfile.columns import statistics
 from kudu_core.cfile.files import rows_writer
-from kudu_core.cfile.pages import container, page
+from kudu_core.cfile.pages import container, container_writer, page
 from kudu_core.common.format import envelope
 from kudu_core.tablet.store import manifest_format
 from kudu_core.wal import format as wal_format
@@ -41,7 +41,8 @@ def forged() -> Any:
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (container, page, manifest_format, rows_writer, envelope, statistics, wal_format):
+        files = (container, container_writer, page, rows_writer, statistics)
+        for module in (*files, manifest_format, envelope, wal_format):
             patch.setattr(module, "crc32c", nothing)
         yield
 

@@ -15,7 +15,7 @@ from kudu_core.cfile.columns import text_pages, writer
 from kudu_core.cfile.columns.column_list import ColumnEntry
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages.codec_dictionary import CODEC_LZ4_DICTIONARY, Lz4DictionaryCodec
-from kudu_core.cfile.pages.container import FileWriter
+from kudu_core.cfile.pages.container_writer import FileWriter
 from kudu_core.cfile.pages.page import PAGE_BITS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType

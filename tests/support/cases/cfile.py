@@ -59,7 +59,8 @@ class BytesFile:
 class _BytesFileSystem:
     """Just enough of a file system to hold files in memory, damage them and count reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, remote: bool = False) -> None:
+        self.remote = remote
         self.files: dict[str, bytearray] = {}
         self.opened: list[BytesFile] = []
 

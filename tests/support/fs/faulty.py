@@ -222,11 +222,15 @@ class FaultyFileSystem:
     def local(self) -> FaultyFileSystem:
         return self
 
+    @property
+    def remote(self) -> bool:
+        return False
+
     def open_read(self, path: str, size: int | None = None) -> FaultyReadFile:
         self._call("open_read", path)
         return FaultyReadFile(self, self.inner.open_read(path))
 
-    def will_open(self, path: str, size: int) -> None:
+    def will_open(self, path: str, size: int, tail: int = 0) -> None:
         """It is near."""
 
     def create(self, path: str) -> FaultyWriteFile:

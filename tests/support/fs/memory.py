@@ -127,11 +127,15 @@ class MemoryFileSystem:
     def local(self) -> MemoryFileSystem:
         return self
 
+    @property
+    def remote(self) -> bool:
+        return False
+
     def open_read(self, path: str, size: int | None = None) -> MemoryReadFile:
         with self._lock:
             return MemoryReadFile(self, path, self._file(path))
 
-    def will_open(self, path: str, size: int) -> None:
+    def will_open(self, path: str, size: int, tail: int = 0) -> None:
         """It is near."""
 
     def create(self, path: str) -> MemoryWriteFile:

@@ -18,11 +18,14 @@ import kudu_core as kc
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup import backup as module
+from kudu_core.table.backup import restore as restoring
+from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.backup.restore import restore
 from kudu_core.table.jobs import commit, restore_job
 from kudu_core.table.jobs.job import Job
 from kudu_core.table.jobs.resolve import resolve
 from kudu_core.table.jobs.restore_job import RunShare, Staged, filling, stage_shares
+from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.staged import StagedRun
 from tests.support.inside import applied_writes_of, handle_of, schema_of
@@ -50,7 +53,9 @@ def restore_in_parts(
     folder: Any, path: Any, at: Any = None, stage: restore_job.Stage = stage, **more: Any
 ) -> kc.Table:
     fill = filling(stage, more.pop("resolve", resolve_each))
-    restore(PosixFileSystem(), str(folder), str(path), at, Clock(), fill)
+    clock = Clock()
+    place, target = place_at(folder, None, clock), location_of(path, clock=clock)
+    restore(place, PosixFileSystem(), target, at, clock, fill)
     return kc.open_table(path, "rw")
 
 
@@ -165,7 +170,7 @@ def test_a_driver_that_is_killed_leaves_no_table(
         "begun": (restore_job, "shares_of"),
         "staged": (restore_job, "_is_small"),
         "resolved": (commit, "commit_job"),
-        "committed": (restore_job, "check_total"),
+        "committed": (restoring, "check_total"),
     }[step]
 
     def work() -> None:

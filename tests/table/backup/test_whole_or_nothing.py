@@ -14,9 +14,11 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.run.clock import Clock
 from kudu_core.fs import posix
-from kudu_core.table.backup.restore import restore
+from kudu_core.table.backup.backup_place import place_at
+from kudu_core.table.backup.restore import Fill, restore
 from kudu_core.table.jobs.restore_job import filling
 from kudu_core.table.lifecycle import beside
+from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.opened.handle import Handle
 from tests.support.inside import is_left_to_caller
 from tests.support.tables import Make
@@ -70,6 +72,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
+def restored(folder: Path, target: Path, fill: Fill | None = None) -> None:
+    clock = Clock()
+    place = place_at(folder, None, clock)
+    restore(place, posix.PosixFileSystem(), location_of(target, clock=clock), None, clock, fill)
+
+
 @pytest.mark.parametrize("for_good", [False, True])
 def test_no_fsync_of_a_backup_fails_half(
     make: Make, path: Path, dst: Path, disk: Disk, for_good: bool
@@ -102,7 +110,7 @@ def test_no_fsync_of_a_table_made_beside_fails_half(
 
     def call() -> None:
         if how == "restore":  # ``kc.restore`` opens it as well
-            restore(posix.PosixFileSystem(), str(dst), str(target), None, Clock())
+            restored(dst, target)
         else:
             kc.repair(path, target, dry_run=False)
 
@@ -136,13 +144,13 @@ def test_what_is_made_beside_is_closed_by_its_maker_alone(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(beside, "open_handle", opened)
-    fs, target = posix.PosixFileSystem(), dst.parent / "restored"
+    target = dst.parent / "restored"
     for fill in (None, filling(cut_short, cut_short)):
         if fill is None:
             kc.restore(dst, dst.parent / "whole")
         else:
             with pytest.raises(KeyboardInterrupt):
-                restore(fs, str(dst), str(target), None, Clock(), fill)
+                restored(dst, target, fill)
     kc.repair(dst.parent / "whole", dry_run=False)
     assert len(kept) == 3 and all(map(is_left_to_caller, kept))
     assert not target.exists()

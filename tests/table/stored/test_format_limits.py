@@ -31,7 +31,7 @@ from kudu_core.cfile.columns.statistics import StatisticsBlock, StatisticsRef
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.files import rows_writer
 from kudu_core.cfile.files.delta_codes import REDO_UPDATE
-from kudu_core.cfile.pages import container
+from kudu_core.cfile.pages import container, container_writer
 from kudu_core.cfile.pages import page as pages
 from kudu_core.cfile.pages.container import Extent
 from kudu_core.common.format import names
@@ -229,10 +229,12 @@ def test_a_footer_to_the_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     case.write(fs, "a")
     with RowsFile(fs, "a") as file:
         size = file.file.footer_extent.length - container.SECTION_FRAME.size
-    monkeypatch.setattr(container, "FOOTER_LIMIT_BYTES", size)
+    for module in (container, container_writer):
+        monkeypatch.setattr(module, "FOOTER_LIMIT_BYTES", size)
     case.write(fs, "b")
     RowsFile(fs, "b").close()
-    monkeypatch.setattr(container, "FOOTER_LIMIT_BYTES", size - 1)
+    for module in (container, container_writer):
+        monkeypatch.setattr(module, "FOOTER_LIMIT_BYTES", size - 1)
     with pytest.raises(NotSupported, match=f"a footer of {size:,} bytes; it has at most {size - 1:,}"):
         case.write(fs, "c")
     with pytest.raises(Corruption, match="a footer of"):
@@ -295,7 +297,7 @@ def test_a_dictionary_is_no_larger_than_its_limit(monkeypatch: pytest.MonkeyPatc
     spec = ColumnSpec(1, ColumnType.parse("binary"), True, encoding="dictionary")
     words = b"".join(b"%020d" % n for n in range(100))
     ends = np.arange(101, dtype=np.int32) * 20
-    writer = container.FileWriter(MemoryFileSystem(), "/f", container.CONTAINER_ROWS)
+    writer = container_writer.FileWriter(MemoryFileSystem(), "/f", container.CONTAINER_ROWS)
     entry = write_column(writer, spec, ColumnBuffers(0, 100, np.frombuffer(words, np.uint8), ends))
     writer.abort()
     assert entry.words == (None if more else 100)

@@ -16,9 +16,10 @@ from kudu_core.cfile.columns.column_list import ColumnList, pack_entries
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.columns.writer import write_column
 from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES
-from kudu_core.cfile.pages import container
+from kudu_core.cfile.pages import container, container_writer
 from kudu_core.cfile.pages import page as pages
-from kudu_core.cfile.pages.container import FileReader, FileWriter
+from kudu_core.cfile.pages.container import FileReader
+from kudu_core.cfile.pages.container_writer import FileWriter
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema import schema
@@ -56,7 +57,7 @@ def test_a_footer_that_no_reader_takes_is_not_written(
 ) -> None:
     table = make(fs)
     table.insert({"k": [1, 2], "s": ["a", "b"]})
-    monkeypatch.setattr(container, "FOOTER_LIMIT_BYTES", 100)
+    monkeypatch.setattr(container_writer, "FOOTER_LIMIT_BYTES", 100)
     with pytest.raises(NotSupported, match=r"a footer of .* bytes; it has at most 100"):
         table.flush()
     assert table.count() == 2

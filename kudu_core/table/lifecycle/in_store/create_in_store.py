@@ -23,9 +23,14 @@ DEFAULTS = {"file_grace_s": 3600.0, "group_interval_s": 0.25}
 
 
 def create(
-    store: ObjectStore, root: str, schema: Schema, partitions: PartitionSchema, options: Options
+    store: ObjectStore,
+    root: str,
+    schema: Schema,
+    partitions: PartitionSchema,
+    options: Options,
+    restore: str = "",
 ) -> None:
-    """Put TABLE, where nothing is.
+    """Put TABLE, where nothing is.  ``restore``: what it says of the restore that makes the table whole.
 
     Raises
     ------
@@ -50,7 +55,7 @@ def create(
         partitions=partitions,
         tablets=tuple(TabletEntry(i + 1, i, 0) for i in range(count)),
         clean_end=1,
-        place=StorePlace(put_id),
+        place=StorePlace(put_id, restore=restore),
     )
     if store.put_if_absent(NAME, state.to_bytes(), put_id) is not None:
         raise table_exists(root)

@@ -50,18 +50,20 @@ def open_for_writing(
     listener: EventListener | None,
     handle: Callable[[Engine], T],
     pool: Pool,
+    restore: str = "",
 ) -> T:
-    """As ``lifecycle.open_writer.open_for_writing``.  ``pool``: for requests side by side.
+    """As ``lifecycle.open_writer.open_for_writing``.  ``pool``: for requests side by side; ``restore``: as of
+    ``read_table``.
 
     ``Fenced``: another process has opened the table for writing meanwhile.
     """
     started = clock.monotonic_s()
-    read_table(store, root)
+    read_table(store, root, restore=restore)
     lease = ObjectLease(store, root, clock=clock, new_id=new_id)
     opened: list[Engine] = []
     try:
         lease.try_acquire(timeout_s)
-        opening = _Opening(store, root, clock, pool)
+        opening = _Opening(store, root, clock, pool, restore)
         engine = opening.engine(options, listener, lease)
         opened.append(engine)
         if opening.tail.holds_writes:
@@ -106,9 +108,9 @@ class _Opening:
     contents: dict[int, TabletState]
     """By tablet."""
 
-    def __init__(self, store: ObjectStore, root: str, clock: Clock, pool: Pool) -> None:
+    def __init__(self, store: ObjectStore, root: str, clock: Clock, pool: Pool, restore: str) -> None:
         self._store, self._root, self._clock, self._pool = store, root, clock, pool
-        before, version = read_table(store, root)
+        before, version = read_table(store, root, restore=restore)
         if before.epoch + 1 >= MAX_EPOCH:
             raise NotSupported(
                 f"{root} was opened for writing {before.epoch:,} times, the most there may be; restore a "

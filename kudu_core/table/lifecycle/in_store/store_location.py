@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kudu_core.errors import TableNotFound
+from kudu_core.errors import TableExists, TableNotFound
 from kudu_core.objects.check_store import check_store
 from kudu_core.objects.client import open_store
 from kudu_core.objects.object_files import ObjectFiles
@@ -16,7 +17,7 @@ from kudu_core.options import Options
 from kudu_core.table.lifecycle.in_store import create_in_store, open_store_writer
 from kudu_core.table.lifecycle.in_store.open_store_reader import StoreReader
 from kudu_core.table.lifecycle.in_store.put_ids import put_id_of
-from kudu_core.table.lifecycle.in_store.table_object import read_table
+from kudu_core.table.lifecycle.in_store.table_object import TableObject, place_of, read_table
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.partitions import PartitionSchema
@@ -74,11 +75,46 @@ class StoreLocation:
     def create(self, schema: Schema, partitions: PartitionSchema, options: Options) -> None:
         if self.has_table():
             raise create_in_store.table_exists(self.root)
+        self._create(schema, partitions, options, "")
+
+    def _create(
+        self, schema: Schema, partitions: PartitionSchema, options: Options, restore: str
+    ) -> None:
         if not self._checked:
             create_in_store.refuse_unsafe(
                 check_store(self.root, self.storage_options, seconds=CHECK_S, threads=CHECK_THREADS)
             )
-        create_in_store.create(self.store, self.root, schema, partitions, options)
+        create_in_store.create(self.store, self.root, schema, partitions, options, restore)
+
+    def restoring(
+        self,
+        restore: str,
+        schema: Schema,
+        partitions: PartitionSchema,
+        options: Options,
+        handle: Callable[[Engine], T],
+    ) -> T:
+        """A table that a restore makes, begun or taken up where another one of ``restore`` has stopped, open
+        for writing.  Nobody else sees it before ``restored``.
+
+        ``TableExists``: there is a table, or anything else but what such a restore has begun.
+        """
+        try:
+            begun = place_of(read_table(self.store, self.root, restore=None)[0]).restore
+        except TableNotFound:
+            self._create(schema, partitions, options, restore)
+        else:
+            if not begun:
+                raise create_in_store.table_exists(self.root)
+            if begun != restore:
+                raise TableExists(
+                    f"at {self.root} a restore of {begun} was begun, and not of {restore}: bring that to its "
+                    "end, or restore into another folder"
+                )
+        manual = options.overridden({"maintenance": "manual"})
+        return open_store_writer.open_for_writing(
+            self.store, self.root, manual, 0.0, self._clock, None, handle, self._pool, restore
+        )
 
     def open_for_writing(
         self,
@@ -98,10 +134,18 @@ class StoreLocation:
         return *reader.open(), reader.reopen
 
 
+def restored(engine: Engine) -> None:
+    """From now on the table is there."""
+    engine.log.wait_durable(engine.log.cut())
+    table = engine.table_file
+    assert isinstance(table, TableObject)
+    table.put(lambda state: replace(state, place=replace(place_of(state), restore="")))
+
+
 if TYPE_CHECKING:
 
     def _checked(location: StoreLocation) -> Location:
         return location
 
 
-__all__ = ["StoreLocation"]
+__all__ = ["StoreLocation", "restored"]

@@ -31,13 +31,24 @@ def table_put_id(data: bytes) -> bytes | None:
         return None
 
 
-def read_table(store: ObjectStore, root: str) -> tuple[TableState, Version]:
-    """TABLE as it is; ``TableNotFound``, ``Corruption``."""
+def read_table(store: ObjectStore, root: str, *, restore: str | None = "") -> tuple[TableState, Version]:
+    """TABLE as it is; ``TableNotFound``, ``Corruption``.
+
+    ``restore``: what it must say of the restore that makes it, "" for a table that is whole; None: anything.
+    """
     try:
         data, version = store.read_versioned(NAME, MAX_BYTES)
     except FileNotFoundError:
         raise TableNotFound(f"there is no table at {root}; make one with create_table") from None
-    return parse_state(data, f"{root}/{NAME}", in_store=True), version
+    state = parse_state(data, f"{root}/{NAME}", in_store=True)
+    found = place_of(state).restore
+    if restore is not None and found != restore:
+        raise TableNotFound(
+            f"the table at {root} is not whole: a restore of {found} has not come to its end; run it again"
+            if found
+            else f"the table at {root} is whole, and not to be restored"
+        )
+    return state, version
 
 
 def place_of(state: TableState) -> StorePlace:
@@ -124,7 +135,7 @@ class TableObject:
 
     def prove(self) -> None:
         """``Fenced`` unless TABLE is of this writer's epoch (protocol B4, B5)."""
-        state, _ = read_table(self.store, self._root)
+        state, _ = read_table(self.store, self._root, restore=None)
         if state.epoch != self.state.epoch:
             raise Fenced(
                 f"{self._root} is open for writing in epoch {state.epoch}, and here in {self.state.epoch}: "
@@ -134,14 +145,14 @@ class TableObject:
     def is_unwritten(self) -> bool:
         """An epoch begins before anything else is of it, and a clean close ends it (protocol B10)."""
         try:
-            now, _ = read_table(self.store, self._root)
+            now, _ = read_table(self.store, self._root, restore=None)
         except TableNotFound:
             return False
         return (now.epoch, now.clean_end) == (self.state.epoch, self.state.clean_end) and now.clean_end > 0
 
     def is_replaced(self) -> bool:
         try:
-            return read_table(self.store, self._root)[0].uuid != self.state.uuid
+            return read_table(self.store, self._root, restore=None)[0].uuid != self.state.uuid
         except TableNotFound:
             return True
 
