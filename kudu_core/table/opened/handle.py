@@ -152,13 +152,16 @@ class Handle:
         """What ``read`` says, which takes the newest snapshot where ``at`` is None: then once more, where the
         history of that is dropped before it is pinned, or by a refresh."""
         while True:
-            seen = self.opened().visible_ts
+            engine = self.opened()
+            seen = engine.visible_ts, engine.oldest_ts
             try:
                 return read()
             except ChangesLost:
                 raise  # of an earlier time, which the caller has named
             except SnapshotTooOld:
-                if at is not None or self.opened().visible_ts <= seen:
+                # A task reads what is durable, whose newest moment goes on behind that of who reads here.
+                engine = self.opened()
+                if at is not None or (engine.visible_ts, engine.oldest_ts) <= seen:
                     raise
 
     def steady(self, make: Callable[[Engine], T]) -> T:

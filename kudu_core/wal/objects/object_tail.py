@@ -7,7 +7,7 @@ moved on under the reader, or is not what TABLE says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -63,9 +63,13 @@ class ObjectTail:
         root: str,
         alters: Callable[[Record], bool],
         pool: Pool | None = None,
+        known: Mapping[int, bytes] | None = None,
     ) -> None:
         """``place``: as TABLE says.  ``root``: the table's, for messages.  ``alters``: whether a record says
-        what the table is.  ``pool``: for GETs side by side; of one thread, or without it, there are none."""
+        what the table is.  ``pool``: for GETs side by side; of one thread, or without it, there are none.
+
+        ``known``: objects, by number, that an earlier reading has found to be of the log.
+        """
         self._store = store
         self._uuid = table_uuid
         self._root = root
@@ -84,6 +88,9 @@ class ObjectTail:
         """Those that say edits of tablets; whoever has them takes them out."""
         self.taken_from = root, 0
         """(path, byte offset) of the record that ``records`` gave last."""
+        self.read: dict[int, bytes] = {}
+        """The objects that were read, by number; whoever has no use for them empties it."""
+        self._known = known or {}
         self._waiting: list[tuple[str, int, Record]] = []
         """Records that were not handed out yet."""
 
@@ -123,6 +130,8 @@ class ObjectTail:
         others: TABLE has to be read again.
         """
         before, width = self.last_lsn, 2
+        while (told := self._known.get(self.next_number)) is not None:
+            self.take_in(self.next_number, told)
         while True:
             wave = range(self.next_number, self.next_number + width)
             found = list(self._fetched(wave))
@@ -169,6 +178,7 @@ class ObjectTail:
         self.end = LogEnd(header.put_id, end.ts, end.lsn)
         self.epoch = header.epoch
         self.next_number = n + 1
+        self.read[n] = data
         fence = len(data) == OBJECT_HEADER.size
         self.objects.append(LogObject(n, header.epoch, self.end, len(data), fence))
 

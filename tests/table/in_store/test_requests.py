@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import kudu_core as kc
 from kudu_core.table.lifecycle.in_store import store_home
+from kudu_core.table.lifecycle.in_store.put_ids import put_id_of
+from kudu_core.table.lifecycle.in_store.table_object import place_of, read_table
 from kudu_core.wal.objects import object_log
-from tests.support.objects.memory import MemoryObjectStore
-from tests.support.objects.tables import created, opened, requests_of, rows_of, spent
+from tests.support.objects.memory import MemoryObjectStore, client
+from tests.support.objects.tables import URL, created, opened, requests_of, rows_of, spent
 
 
 def batch(first: int, count: int) -> pa.Table:
@@ -82,6 +85,66 @@ def test_a_refresh_with_nothing_new_is_one_get() -> None:
     assert reader.get(5) == {"k": 5, "v": 77}
     reader.close()
     table.close()
+
+
+def test_a_refresh_asks_for_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tablets there are, and however much of the log behind the last checkpoint."""
+    store = MemoryObjectStore()
+    table = created(store, tablets=8)
+    for n in range(300):
+        table.upsert(batch(n, 1))
+    table.flush()
+    table.gc()
+    for n in range(40):
+        table.upsert(batch(n, 1))
+    assert place_of(read_table(client(store, ids=put_id_of), URL)[0]).snapshots
+    asked: list[str] = []
+
+    def noted(call: Any) -> Any:
+        def told(name: str, *more: Any) -> Any:
+            asked.append(name)
+            return call(name, *more)
+
+        return told
+
+    for call in ("get", "get_ranges"):
+        monkeypatch.setattr(store, call, noted(getattr(store, call)))
+    reader = opened(store)
+    for n in range(1, 4):
+        for m in range(n):
+            table.upsert([{"k": 5, "v": 10 * n + m}])
+        asked.clear()
+        reader.refresh()
+        told = [name for name in asked if not name.endswith(".rows")]
+        # Whether there is anything, TABLE, and waves of two and eight: the new ones, and what is missing.
+        assert len(told) <= 4 + (0 if n == 1 else 8), told
+        assert reader.get(5) == {"k": 5, "v": 10 * n + n - 1}
+    for n in range(260):
+        table.upsert([{"k": n, "v": -n}])
+    table.flush()
+    table.gc()
+    table.upsert([{"k": 5, "v": 7}])
+    reader.refresh()  # the log was shortened meanwhile
+    assert reader.get(5) == {"k": 5, "v": 7} and rows_of(reader) == rows_of(table)
+    reader.close()
+    table.close()
+
+
+def test_a_reader_of_a_table_that_is_another_by_now() -> None:
+    """Made anew at the same place, though names are to be used once: nothing of the old one is shown."""
+    store = MemoryObjectStore()
+    with created(store) as table:
+        table.upsert([{"k": 1, "v": 1}])
+        reader = opened(store)
+        assert rows_of(reader) == {1: 1}
+    for name in list(store.objects):
+        store.objects.pop(name)
+    with created(store) as table:
+        for n in range(3):
+            table.upsert([{"k": 2, "v": n}])
+        reader.refresh()
+        assert rows_of(reader) == {2: 2}
+    reader.close()
 
 
 def test_opening_for_reading_asks_for_table_snapshots_and_the_log() -> None:

@@ -166,6 +166,33 @@ def test_what_is_gone_and_what_is_to_come_say_the_range(make: Make) -> None:
         table.changes(first)
 
 
+@pytest.mark.parametrize("what", ["scan_tokens", "count", "snapshot", "get", "scan", "changes"])
+def test_history_that_is_dropped_while_now_is_looked_for(
+    make: Make, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is visible is the same before and after; what is durable, and so dropped, has come nearer."""
+    table = make(history_retention_s=0, durability="sync")
+    table.insert({"k": [1]})
+    first = table.update({"k": [1], "a": [1]}).timestamp
+    table.update({"k": [1], "a": [2]})
+    engine = engine_of(table)
+    calls: dict[str, Callable[[], Any]] = {
+        "scan_tokens": table.scan_tokens, "count": table.count, "snapshot": table.snapshot,
+        "get": lambda: table.get(1), "scan": lambda: table.scan().to_table(), "changes": table.changes,
+    }  # fmt: skip
+    pin, dropped = engine.pins.pin, []
+
+    def later(snapshot: int) -> Any:
+        if not dropped:
+            dropped.append(engine.horizon(drop=True))
+            snapshot = min(snapshot, first)  # as of who has looked before the last write was durable
+        return pin(snapshot)
+
+    monkeypatch.setattr(engine.pins, "pin", later)
+    calls[what]()
+    assert dropped or what == "get"
+
+
 def test_a_datetime_covers_its_microsecond(path: Path) -> None:
     """All writes of it, and none of the next."""
     clock = ManualClock()

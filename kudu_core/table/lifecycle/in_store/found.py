@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.errors import Corruption
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from kudu_core.table.stored.table_state import TableState
 
 
+MOST_LOG_BYTES: Final = 64 << 20
+"""Of the log that a reader keeps for its next look: about what a checkpoint leaves behind."""
+
+
 class SnapshotMissing(Exception):
     """A snapshot that TABLE names is not there: a later TABLE names another, or it is lost."""
 
@@ -32,21 +37,50 @@ class SnapshotMissing(Exception):
         self.path = path
 
 
-def tail_of(store: ObjectStore, root: str, state: TableState, pool: Pool) -> ObjectTail:
-    """The log behind TABLE, of which nothing was read yet."""
+@dataclass(slots=True)
+class Known:
+    """What a reader has read of a table, and need not read again: objects whose names are used once."""
+
+    uuid: bytes = b""
+    """Of the table."""
+    snapshots: dict[int, tuple[SnapshotRef, TabletState]] = field(default_factory=dict)
+    """By tablet, the last one."""
+    log: dict[int, bytes] = field(default_factory=dict)
+    """Objects of the log by number, as far as they were read and were history then (protocol B9)."""
+
+    def keep(self, state: TableState, snapshots: Mapping[int, TabletState], log: Mapping[int, bytes]) -> None:
+        """After a picture was made of these."""
+        named = place_of(state).snapshots
+        self.uuid = state.uuid
+        self.snapshots = {tablet: (named[tablet], content) for tablet, content in snapshots.items()}
+        self.log = dict(log) if sum(map(len, log.values())) <= MOST_LOG_BYTES else {}
+
+
+def tail_of(
+    store: ObjectStore, root: str, state: TableState, pool: Pool, known: Known | None = None
+) -> ObjectTail:
+    """The log behind TABLE, of which nothing was read yet but what is known."""
     place = place_of(state)
     log = LogPlace(place.log_first, LogEnd(*place.log_prev), place.through)
-    return ObjectTail(store, state.uuid, log, root=root, alters=is_alteration, pool=pool)
+    told = known.log if known is not None and known.uuid == state.uuid else None
+    return ObjectTail(store, state.uuid, log, root=root, alters=is_alteration, pool=pool, known=told)
 
 
-def snapshots_of(store: ObjectStore, root: str, state: TableState, pool: Pool) -> dict[int, TabletState]:
+def snapshots_of(
+    store: ObjectStore, root: str, state: TableState, pool: Pool, known: Known | None = None
+) -> dict[int, TabletState]:
     """By tablet, what its snapshot says; ``SnapshotMissing``, ``Corruption``."""
     names = place_of(state).snapshots
+    told = known.snapshots if known is not None and known.uuid == state.uuid else {}
+    found = {
+        tablet: told[tablet][1] for tablet in names if tablet in told and told[tablet][0] == names[tablet]
+    }
 
     def read(tablet_id: int) -> TabletState:
         return _snapshot(store, root, state.uuid, tablet_id, names[tablet_id])
 
-    return dict(zip(names, pool.map(read, names), strict=True))
+    lacking = [tablet for tablet in names if tablet not in found]
+    return found | dict(zip(lacking, pool.map(read, lacking), strict=True))
 
 
 def _snapshot(store: ObjectStore, root: str, uuid: bytes, tablet_id: int, ref: SnapshotRef) -> TabletState:
@@ -74,4 +108,4 @@ def with_edits(
     return {entry.id: edits.state_of(entry.id, epoch) for entry in state.tablets}
 
 
-__all__ = ["SnapshotMissing", "snapshots_of", "tail_of", "with_edits"]
+__all__ = ["Known", "SnapshotMissing", "snapshots_of", "tail_of", "with_edits"]

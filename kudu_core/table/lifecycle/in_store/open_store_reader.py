@@ -15,7 +15,7 @@ from kudu_core.fs.missing import FileMissing
 from kudu_core.objects.object_files import ObjectFiles
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.checks import followed_by
-from kudu_core.table.lifecycle.in_store.found import SnapshotMissing, snapshots_of, tail_of, with_edits
+from kudu_core.table.lifecycle.in_store.found import Known, SnapshotMissing, snapshots_of, tail_of, with_edits
 from kudu_core.table.lifecycle.in_store.put_ids import new_id
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, place_of, read_table
 from kudu_core.table.lifecycle.replaying import announce_files, replay_for_reader
@@ -55,6 +55,7 @@ class StoreReader:
         self._listener = listener
         self._newest: tuple[float, TableState, int] | None = None
         """Of the last picture: when TABLE was asked for, what it said, the first number that was missing."""
+        self._known = Known()
 
     def open(self) -> tuple[Engine, TableOpened]:
         """A consistent picture of the table as it is durable now, and what listeners are told of that."""
@@ -93,6 +94,7 @@ class StoreReader:
                 return self._read_once()
             except (LogChanged, SnapshotMissing, FileMissing, _Shortened) as exc:
                 problem = exc  # the writer was faster: look again
+                self._known = Known()
                 self._clock.sleep(READ_PAUSE_S)
         if isinstance(problem, FileMissing):
             raise problem
@@ -105,13 +107,15 @@ class StoreReader:
         store, root = self._store, self._root
         asked_s = self._clock.monotonic_s()
         state, version = read_table(store, root)
-        snapshots = snapshots_of(store, root, state, self._pool)
-        tail = tail_of(store, root, state, self._pool)
+        snapshots = snapshots_of(store, root, state, self._pool, self._known)
+        tail = tail_of(store, root, state, self._pool, self._known)
         tail.read_on()
         if self._clock.monotonic_s() - asked_s >= _grace_s(state) / 2:
             again, _ = read_table(store, root)
             if place_of(again).log_first > place_of(state).log_first:
                 raise _Shortened
+        self._known.keep(state, snapshots, tail.read)
+        tail.read = {}
         whole, unreplayed = followed_by(state, tail)
         contents = with_edits(whole, snapshots, tail, state.epoch)
         end = ReadEnd(tail.committed_ts, settled=0 < state.clean_end == tail.next_number)

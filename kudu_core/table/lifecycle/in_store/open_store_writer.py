@@ -131,6 +131,7 @@ class _Opening:
         snapshots = snapshots_of(store, root, state, self._pool)
         self.tail = tail_of(store, root, state, self._pool)
         self.tail.read_on()
+        self.tail.read = {}
         put_fence(store, self.tail, state.uuid, state.epoch, new_id)
         self.table.prove()
         self.state, unreplayed = followed_by(state, self.tail)
