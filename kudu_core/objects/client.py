@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, StoreError
 from kudu_core.objects.answers import Beyond, meaning
 from kudu_core.objects.api import Always, Entry, Unknown
+from kudu_core.objects.cache_options import of_client
 from kudu_core.objects.fetching import cut, planned
 from kudu_core.objects.repeating import DEADLINE_S, RepeatingStore
 from kudu_core.objects.tally import Tally
@@ -77,7 +78,7 @@ def open_store(
     installed, for ``hdfs://``, and in the child of a fork.
     """
     place = parse(url)
-    requests = ObstoreRequests(place, _made(place, dict(storage_options or {})))
+    requests = ObstoreRequests(place, _made(place, of_client(storage_options)))
     return RepeatingStore(requests, put_id_of, clock, deadline_s=deadline_s, spread=random.random)
 
 

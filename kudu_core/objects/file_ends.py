@@ -1,5 +1,5 @@
-"""What is fetched first of a file that is opened: in one wave more than its header, and its end, where what
-says how it is laid out lies."""
+"""Bytes of a table's files, from wherever they are near; and which of them are fetched first of one that is
+opened: in one wave more than its header, and its end, where what says how it is laid out lies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kudu_core.fs.missing import FileMissing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kudu_core.fs.piece_cache import PieceCache
     from kudu_core.objects.api import ObjectStore
+    from kudu_core.objects.fetching import Range
 
 HEAD_BYTES: Final = 64
 TAIL_BYTES: Final = 16 << 10
@@ -20,23 +24,46 @@ Ends: TypeAlias = list[tuple[int, bytes]]
 """(offset, bytes) of the beginning and the end of a file."""
 
 
-def ends_of(store: ObjectStore, path: str, name: str, size: int, tail: int) -> Ends:
-    """What is read first of a file."""
-    if size <= SMALL_BYTES:
-        wanted = [(0, size)]
-    elif 0 < tail <= size:
-        wanted = [(size - tail, tail)]
-    else:
-        wanted = [(0, HEAD_BYTES), (size - TAIL_BYTES, TAIL_BYTES)]
-    found = fetched(store, path, name, wanted)
-    return [(offset, data) for (offset, _), data in zip(wanted, found, strict=True)]
+class Reads:
+    """Ranges of a table's files: from the cache of this machine, if there is one, else from the store."""
+
+    def __init__(self, store: ObjectStore, cache: PieceCache | None = None, group: str = "") -> None:
+        """``group``: the table's, in the cache."""
+        self._store = store
+        self._cache = cache
+        self._group = group
+
+    def ranges(self, path: str, name: str, size: int, ranges: Sequence[Range]) -> list[bytes]:
+        """``FileMissing`` where the store has it no more.  ``size``: the file's."""
+        cache = self._cache
+        if cache is None:
+            return self._fetched(path, name, ranges)
+        found = [cache.find(self._group, name, *wanted) for wanted in ranges]
+        lacking = [wanted for wanted, data in zip(ranges, found, strict=True) if data is None]
+        if not lacking:
+            return [data for data in found if data is not None]
+        fetched = self._fetched(path, name, lacking)
+        for (offset, _), data in zip(lacking, fetched, strict=True):
+            cache.keep(self._group, name, offset, data, 2 * size + SMALL_BYTES)
+        new = iter(fetched)
+        return [next(new) if data is None else data for data in found]
+
+    def ends(self, path: str, name: str, size: int, tail: int) -> Ends:
+        """What is read first of a file.  ``tail``: how much of its end is wanted; 0: nobody has said."""
+        if size <= SMALL_BYTES:
+            wanted = [(0, size)]
+        elif 0 < tail <= size:
+            wanted = [(size - tail, tail)]
+        else:
+            wanted = [(0, HEAD_BYTES), (size - TAIL_BYTES, TAIL_BYTES)]
+        found = self.ranges(path, name, size, wanted)
+        return [(offset, data) for (offset, _), data in zip(wanted, found, strict=True)]
+
+    def _fetched(self, path: str, name: str, ranges: Sequence[Range]) -> list[bytes]:
+        try:
+            return self._store.read_ranges(name, ranges)
+        except FileNotFoundError:
+            raise FileMissing(path) from None
 
 
-def fetched(store: ObjectStore, path: str, name: str, ranges: list[tuple[int, int]]) -> list[bytes]:
-    try:
-        return store.read_ranges(name, ranges)
-    except FileNotFoundError:
-        raise FileMissing(path) from None
-
-
-__all__ = ["SMALL_BYTES", "TAIL_BYTES", "Ends", "ends_of", "fetched"]
+__all__ = ["SMALL_BYTES", "TAIL_BYTES", "Ends", "Reads"]

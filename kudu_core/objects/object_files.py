@@ -19,7 +19,7 @@ from kudu_core.fs.api import FileStat
 from kudu_core.fs.base import byte_views
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.objects.asked_pieces import AskedPieces
-from kudu_core.objects.file_ends import ends_of, fetched
+from kudu_core.objects.file_ends import Reads
 
 if TYPE_CHECKING:
     from kudu_core.common.run.pool import Pool, Task
@@ -37,9 +37,13 @@ MOST_BYTES: Final = 5 << 30
 class ObjectFiles:
     """See the module.  Paths begin with ``root``, a URL or any other text.  Thread safe."""
 
-    def __init__(self, store: ObjectStore, root: str, pool: Pool | None = None) -> None:
-        """``pool``: for what is asked for before it is read; None: nothing is."""
+    def __init__(
+        self, store: ObjectStore, root: str, pool: Pool | None = None, reads: Reads | None = None
+    ) -> None:
+        """``pool``: for what is asked for before it is read; None: nothing is.  ``reads``: None: of the
+        store alone."""
         self._store = store
+        self._reads = reads or Reads(store)
         self._root = root
         self._pool = pool
         self._mutex = mutex()
@@ -76,7 +80,7 @@ class ObjectFiles:
         with self._mutex:
             self._sizes[path] = size
             ends = self._coming.pop((path, size), None)
-        return _ReadObject(self._store, path, self.name_of(path), size, self._pool, ends, self.asked)
+        return _ReadObject(self._reads, path, self.name_of(path), size, self._pool, ends, self.asked)
 
     def will_open(self, path: str, size: int, tail: int = 0) -> None:
         if self._pool is None:
@@ -85,7 +89,7 @@ class ObjectFiles:
         with self._mutex:
             if (path, size) in self._coming or len(self._coming) >= MOST_COMING:
                 return
-            self._coming[path, size] = self._pool.submit(lambda: ends_of(self._store, path, name, size, tail))
+            self._coming[path, size] = self._pool.submit(lambda: self._reads.ends(path, name, size, tail))
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         return self._store.read_bytes(self.name_of(path), limit)
@@ -201,7 +205,7 @@ class _ReadObject:
 
     def __init__(
         self,
-        store: ObjectStore,
+        reads: Reads,
         path: str,
         name: str,
         size: int,
@@ -212,7 +216,7 @@ class _ReadObject:
         """``ends``: they are on their way."""
         self._coming = ends
         self._pieces = pieces
-        self._store = store
+        self._reads = reads
         self._pool = pool
         self._path = path
         self._name = name
@@ -298,10 +302,10 @@ class _ReadObject:
         if coming is not None:
             with suppress(StoreError):  # as in _arrived
                 return coming.result()
-        return ends_of(self._store, self._path, self._name, self._size, tail)
+        return self._reads.ends(self._path, self._name, self._size, tail)
 
     def _fetched(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        return fetched(self._store, self._path, self._name, ranges)
+        return self._reads.ranges(self._path, self._name, self._size, ranges)
 
     def close(self) -> None:
         self._closed = True

@@ -57,7 +57,8 @@ def create_table(
         Open the table that is there, if its schema, key and partitions are these.  Its own options stay
         stored; those that are given hold for this handle, as of ``open_table``.
     storage_options
-        Of `s3://`, `gs://`, `az://` and `abfss://`: the client's keys, as of ``check_store``.
+        Of `s3://`, `gs://`, `az://` and `abfss://`: the client's keys, as of ``check_store``, and
+        ``cache_dir`` and ``cache_bytes``, of a cache on this machine (docs/objects.md).
 
     Raises
     ------

@@ -43,6 +43,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "os.register_at_fork": "the client's threads do not survive a fork",
         "os.environ": "the client takes from it what it is not given",
     },
+    "objects/cache_options.py": {"os.environ": "where the cache is, of processes that are not told"},
     "objects/object_lease.py": {"kudu_core.common.run.workers.Worker": "a lease that is renewed"},
     "objects/check_store.py": {"os.urandom": "bytes like no others, and a folder that nobody else has"},
     "wal/sync.py": {"kudu_core.common.run.workers.Worker": "the log's writer"},

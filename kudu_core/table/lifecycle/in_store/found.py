@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.errors import Corruption
+from kudu_core.objects.cache_options import cache_of
+from kudu_core.objects.file_ends import Reads
+from kudu_core.objects.object_files import ObjectFiles
 from kudu_core.table.lifecycle.checks import is_alteration
 from kudu_core.table.lifecycle.in_store.table_object import place_of
 from kudu_core.table.stored.store_place import MAX_SNAPSHOT_BYTES
@@ -54,6 +57,11 @@ class Known:
         self.uuid = state.uuid
         self.snapshots = {tablet: (named[tablet], content) for tablet, content in snapshots.items()}
         self.log = dict(log) if sum(map(len, log.values())) <= MOST_LOG_BYTES else {}
+
+
+def files_of(store: ObjectStore, root: str, uuid: bytes, pool: Pool) -> ObjectFiles:
+    """The data files of a table."""
+    return ObjectFiles(store, root, pool, Reads(store, cache_of(store.storage_options), uuid.hex()))
 
 
 def tail_of(
@@ -108,4 +116,4 @@ def with_edits(
     return {entry.id: edits.state_of(entry.id, epoch) for entry in state.tablets}
 
 
-__all__ = ["Known", "SnapshotMissing", "snapshots_of", "tail_of", "with_edits"]
+__all__ = ["Known", "SnapshotMissing", "files_of", "snapshots_of", "tail_of", "with_edits"]

@@ -12,10 +12,16 @@ from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, KuduError
 from kudu_core.events import EventListener, TableOpened
 from kudu_core.fs.missing import FileMissing
-from kudu_core.objects.object_files import ObjectFiles
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.checks import followed_by
-from kudu_core.table.lifecycle.in_store.found import Known, SnapshotMissing, snapshots_of, tail_of, with_edits
+from kudu_core.table.lifecycle.in_store.found import (
+    Known,
+    SnapshotMissing,
+    files_of,
+    snapshots_of,
+    tail_of,
+    with_edits,
+)
 from kudu_core.table.lifecycle.in_store.put_ids import new_id
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, place_of, read_table
 from kudu_core.table.lifecycle.replaying import announce_files, replay_for_reader
@@ -126,7 +132,7 @@ class StoreReader:
             whole,
             contents,
             path=root,
-            fs=ObjectFiles(store, root, self._pool),
+            fs=files_of(store, root, state.uuid, self._pool),
             options=state.options.overridden(self._options),
             clock=self._clock,
             listener=self._listener,

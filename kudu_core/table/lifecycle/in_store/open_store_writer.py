@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.events import EventListener, TableOpened
-from kudu_core.objects.object_files import ObjectFiles
 from kudu_core.objects.object_lease import ObjectLease
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.checks import followed_by
-from kudu_core.table.lifecycle.in_store.found import SnapshotMissing, snapshots_of, tail_of, with_edits
+from kudu_core.table.lifecycle.in_store.found import (
+    SnapshotMissing,
+    files_of,
+    snapshots_of,
+    tail_of,
+    with_edits,
+)
 from kudu_core.table.lifecycle.in_store.put_ids import new_id
 from kudu_core.table.lifecycle.in_store.store_home import StoreHome
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, read_table
@@ -169,7 +174,7 @@ class _Opening:
         )
         self.table.check_poisoned = log.raise_if_poisoned
         log.raise_last_ts(max((content.mark for content in self.contents.values()), default=0))
-        files = ObjectFiles(self._store, self._root, self._pool)
+        files = files_of(self._store, self._root, self.state.uuid, self._pool)
 
         def make_home(engine: Engine) -> StoreHome:
             nonlocal home

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kudu_core.errors import TableExists, TableNotFound
+from kudu_core.objects.cache_options import cache_of
 from kudu_core.objects.check_store import check_store
 from kudu_core.objects.client import open_store
 from kudu_core.objects.object_files import ObjectFiles
@@ -49,6 +50,7 @@ class StoreLocation:
         """``requests``: in the place of those of the client."""
         self.root = str(parse(url))
         self.storage_options = storage_options
+        cache_of(storage_options)  # what is wrong with it is told before anything is asked
         self._clock = clock
         self._checked = requests is not None
         self._pool = request_pool()
