@@ -241,10 +241,14 @@ ROOMS = {
         ),
     ),
     "files": Room(
-        (*_of("fs", "base", "posix", "lease"), "kudu_core/cfile/pages/container.py"),
+        (
+            *_of("fs", "base", "posix", "lease"),
+            *_of("cfile/pages", "container", "container_writer", "section_copies"),
+        ),
         (
             *_tests("fs", "files", "posix", "lease", "power_cut", "rooted"),
             *_tests("cfile", "format", "files", "write_errors", "hostile"),
+            *_tests("objects", "section_copies"),
             "tests/hostile/input/test_names.py",
             "tests/table/lifecycle/test_writers.py",
             *_tests("crash", "faults"),
@@ -258,13 +262,18 @@ ROOMS = {
             *_tests("table/in_store", "differential_in_store"),
         ),
     ),
+    "cache of the machine": Room(
+        (*_of("fs", "piece_cache"), *_of("objects", "cache_options")),
+        (*_tests("fs", "piece_cache"), *_tests("table/in_store", "cached")),
+    ),
     "in store": Room(
         (
             *_of("table/lifecycle/in_store", "table_object", "found", "store_home", "open_store_writer"),
             *_of("table/lifecycle/in_store", "open_store_reader", "create_in_store", "put_ids"),
             *_of("tablet/store", "edit_records", "logged_manifest"),
             *_of("table/stored", "store_place"),
-            *_of("objects", "object_files", "object_lease"),
+            *_of("objects", "object_lease"),
+            *_of("objects/files", "object_files", "file_ends", "asked_pieces"),
         ),
         (
             *_tests("objects", "object_files", "object_lease"),

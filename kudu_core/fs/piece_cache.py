@@ -18,6 +18,7 @@ import hashlib
 import os
 import re
 import struct
+from _thread import allocate_lock
 from bisect import bisect_right, insort
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +26,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kudu_core._ext.base.crc32c import crc32c
-from kudu_core.common.run.locks import mutex
 
 HEAD = struct.Struct("<IIQI")
 # CRC of the rest, CRC of the piece, its offset in the file, its length
@@ -49,7 +49,7 @@ _Piece = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
-class _Known:
+class _PiecesOfFile:
     """What a process knows of the pieces of one file."""
 
     inode: int
@@ -71,9 +71,9 @@ class PieceCache:
         """``folder`` is made when something is kept; ``most_bytes``: about what all of it may come to."""
         self.folder = folder
         self.most_bytes = most_bytes
-        self._mutex = mutex()
+        self._mutex = allocate_lock()
         """Guards what is below; nobody waits for the disk under it."""
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _PiecesOfFile] = {}
         """By path, the last used behind."""
         self._added = most_bytes  # the first who keeps something looks
 
@@ -158,7 +158,7 @@ class PieceCache:
         with self._mutex:
             known = self._known.pop(path, None)
             if known is None or known.inode != told.st_ino or known.end > told.st_size:
-                known = _Known(told.st_ino)
+                known = _PiecesOfFile(told.st_ino)
             self._known[path] = known
             if len(self._known) > FILES_KNOWN:
                 self._known.pop(next(iter(self._known)))

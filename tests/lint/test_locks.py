@@ -31,6 +31,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "acquire": "at a gate one waits; who is interrupted looks again",
     },
     "common/where/analysis.py": {"Condition": "of a predicate"},
+    "fs/piece_cache.py": {"allocate_lock": "locks.py is on its own floor; it waits for nothing"},
     "fs/lease.py": {
         "allocate_lock": "a pause; nobody else knows the lock",
         "acquire": "a pause; nobody else knows the lock",

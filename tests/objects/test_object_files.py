@@ -15,9 +15,9 @@ from kudu_core.cfile.pages.container_writer import FileWriter
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed, InternalError, InvalidArgument, StoreUnavailable
 from kudu_core.fs.missing import FileMissing
-from kudu_core.objects.asked_pieces import AskedPieces
-from kudu_core.objects.file_ends import SMALL_BYTES
-from kudu_core.objects.object_files import ObjectFiles
+from kudu_core.objects.files.asked_pieces import AskedPieces
+from kudu_core.objects.files.file_ends import SMALL_BYTES
+from kudu_core.objects.files.object_files import ObjectFiles
 from tests.support.objects.memory import MemoryObjectStore, client
 
 ROOT = "s3://bucket/t"

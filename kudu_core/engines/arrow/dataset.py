@@ -13,7 +13,7 @@ fragment that refuses to be read: whatever reaches past these methods gets an er
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,10 @@ from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
 from kudu_core.table.read.scan import Scan, open_scan
 from kudu_core.table.read.snapshot import open_snapshot
+
+if TYPE_CHECKING:
+    from kudu_core.common.run.locks import Claim
+    from kudu_core.table.opened.engine import Engine
 
 HINTS = (
     "batch_readahead",
@@ -210,10 +214,11 @@ class _Held:
     def __init__(self, handle: Handle, at: Any) -> None:
         self.handle = handle
         self.snapshot = open_snapshot(handle, at)
-        engine = handle.opened()  # not older than the snapshot
-        with engine.altering:
-            self.schema: Schema = engine.schema
-            self._columns = engine.schema_pins.pin(self.schema)
+        self.schema, self._columns = handle.steady(_pinned_columns)  # not older than the snapshot
+
+
+def _pinned_columns(engine: Engine) -> tuple[Schema, Claim]:
+    return engine.schema, engine.schema_pins.pin(engine.schema)
 
 
 def _is_plain(columns: Any) -> bool:

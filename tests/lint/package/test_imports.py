@@ -43,7 +43,7 @@ LATER = {
     "kudu_core.objects.client": "only for a table on a store",
     "kudu_core.objects.repeating": "likewise",
     "kudu_core.objects.check_store": "likewise",
-    "kudu_core.objects.object_files": "likewise",
+    "kudu_core.objects.files.object_files": "likewise",
     "kudu_core.objects.object_lease": "likewise",
     "kudu_core.wal.objects": "likewise",
     "kudu_core.table.lifecycle.in_store": "likewise",

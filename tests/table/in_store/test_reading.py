@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.objects.asked_pieces import AskedPieces
-from kudu_core.objects.object_files import ObjectFiles
+from kudu_core.objects.files.asked_pieces import AskedPieces
+from kudu_core.objects.files.object_files import ObjectFiles
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import URL
 

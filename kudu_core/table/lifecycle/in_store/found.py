@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.errors import Corruption
 from kudu_core.objects.cache_options import cache_of
-from kudu_core.objects.file_ends import Reads
-from kudu_core.objects.object_files import ObjectFiles
+from kudu_core.objects.files.file_ends import Reads
+from kudu_core.objects.files.object_files import ObjectFiles
 from kudu_core.table.lifecycle.checks import is_alteration
 from kudu_core.table.lifecycle.in_store.table_object import place_of
 from kudu_core.table.stored.store_place import MAX_SNAPSHOT_BYTES

@@ -10,7 +10,7 @@ from kudu_core.errors import TableExists, TableNotFound
 from kudu_core.objects.cache_options import cache_of
 from kudu_core.objects.check_store import check_store
 from kudu_core.objects.client import open_store
-from kudu_core.objects.object_files import ObjectFiles
+from kudu_core.objects.files.object_files import ObjectFiles
 from kudu_core.objects.repeating import RepeatingStore
 from kudu_core.objects.request_pool import request_pool
 from kudu_core.objects.urls import parse

@@ -18,15 +18,15 @@ from kudu_core.errors import Closed, InternalError, InvalidArgument, NotSupporte
 from kudu_core.fs.api import FileStat
 from kudu_core.fs.base import byte_views
 from kudu_core.fs.posix import PosixFileSystem
-from kudu_core.objects.asked_pieces import AskedPieces
-from kudu_core.objects.file_ends import Reads
+from kudu_core.objects.files.asked_pieces import AskedPieces
+from kudu_core.objects.files.file_ends import Reads
 
 if TYPE_CHECKING:
     from kudu_core.common.run.pool import Pool, Task
     from kudu_core.fs.api import Data, FileSystem, Identity, Lease, ReaderLock, ReadFile, Sleep, WriteFile
     from kudu_core.objects.api import Entry, ObjectStore
-    from kudu_core.objects.asked_pieces import Pieces
-    from kudu_core.objects.file_ends import Ends
+    from kudu_core.objects.files.asked_pieces import Pieces
+    from kudu_core.objects.files.file_ends import Ends
 
 MOST_COMING: Final = 4096
 """Files that will be opened."""
