@@ -7,9 +7,11 @@ Requests are counted in ``extra_info``; ``dollars_a_month`` are those of an idle
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -172,6 +174,44 @@ def test_full_scan_over_a_link(benchmark: BenchmarkFixture, place: Place, column
     finally:
         place.slow.bytes_a_second = 0.0
     benchmark.extra_info["share_of_the_link"] = round(sorted(shares)[len(shares) // 2], 2)
+
+
+@pytest.mark.parametrize("disk", ["in memory", "cold"])
+def test_a_scan_from_the_cache_of_the_machine(
+    benchmark: BenchmarkFixture, place: Place, tmp_path: Path, disk: str
+) -> None:
+    """The data files come from there; beside it the same table in a folder.  ``cold``: the system has dropped
+    its pages of both."""
+    folder, cache = tmp_path / "table", tmp_path / "cache"
+    with place.open("rw") as table:
+        table.compact(full=True)
+    with place.open() as table:
+        data = table.scan().to_table()
+        parts = kc.HashPartition("k", 4)
+        with kc.create_table(folder, table.schema, "k", partition_by=parts) as local:
+            local.insert(data)
+            local.compact(full=True)
+
+    def timed(table: kc.Table) -> float:
+        with table:
+            if disk == "cold":
+                for path in (*folder.rglob("*"), *cache.rglob("*")):
+                    if path.is_file():
+                        with path.open("rb+") as file:
+                            os.fsync(file.fileno())
+                            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            began_s = time.perf_counter()
+            assert table.scan().to_table().num_rows == ROWS
+            return time.perf_counter() - began_s
+
+    def near() -> kc.Table:
+        return kc.open_table(URL, storage_options={"cache_dir": str(cache)}, _requests=place.slow)  # type: ignore[arg-type]
+
+    timed(near())
+    pairs = [(timed(kc.open_table(folder)), timed(near())) for _ in range(9)]
+    benchmark.extra_info["of_the_speed_in_a_folder"] = round(sorted(a / b for a, b in pairs)[4], 2)
+    benchmark.extra_info["ms"] = [round(1e3 * sorted(some)[4], 1) for some in zip(*pairs, strict=True)]
+    benchmark.pedantic(lambda: timed(near()), rounds=3)  # type: ignore[no-untyped-call]
 
 
 def test_refresh_with_nothing_new(benchmark: BenchmarkFixture, place: Place) -> None:

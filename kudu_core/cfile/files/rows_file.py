@@ -314,13 +314,17 @@ class RowsFile(OpenFile):
         A few probes are looked for cell by cell; many in mini-blocks that are decoded.
         """
         count = len(hashes)
-        if count * _ROWS_PER_PROBE <= self.rows and self.file.ask is None:  # it reads page after page
+        few = count * _ROWS_PER_PROBE <= self.rows
+        if few and self.file.ask is None:  # it reads page after page
             try:
                 return self.points.find_many(data, offsets, hashes)
             except (NeedsGeneralPath, PageError):
                 pass
         found = np.full(count, -1, np.int64)
-        maybe = np.flatnonzero(self.may_contain(hashes))
+        if few and self._keys.bloom_once_near() is None:  # the pages of keys come sooner than it
+            maybe = np.arange(count)
+        else:
+            maybe = np.flatnonzero(self.may_contain(hashes))
         if len(maybe):
             if len(maybe) < count:
                 data, offsets = key_kernel.take(data, offsets, maybe)

@@ -13,6 +13,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.objects.files.asked_pieces import AskedPieces
 from kudu_core.objects.files.object_files import ObjectFiles
+from kudu_core.table.opened import debug
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import URL
 
@@ -171,3 +172,22 @@ def test_a_bloom_is_used_once_it_has_come(dropped: bool, monkeypatch: pytest.Mon
             if rounds.requests == 0:
                 break
         assert rounds.requests == 0
+
+
+def test_a_write_of_few_rows_waits_for_two_round_trips_and_its_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the file, and a page of its keys: whether they are there, and where."""
+    monkeypatch.setenv(debug.SWITCH, "0")  # the checks of an open read files too
+    store = MemoryObjectStore()
+    rng = np.random.default_rng(1)
+    data = pa.table({"k": np.arange(0, 2 * ROWS, 2), "v": rng.integers(0, 1 << 60, ROWS)})
+    with kc.create_table(URL, data.schema, "k", _requests=store, options={"maintenance": "manual"}) as table:
+        table.insert(data)
+        table.flush()
+    for keys in ([4, 5], [100_000, 200_002, 300_001]):
+        rounds = Rounds(store)
+        with kc.open_table(URL, "rw", _requests=rounds) as table:  # type: ignore[arg-type]
+            rounds.begin()
+            result = table.upsert([{"k": key, "v": -key} for key in keys])
+            assert rounds.rounds == 2
+            assert (result.inserted, result.updated) == (1, len(keys) - 1)
+            assert table.get_many(keys, ["v"])["v"].to_pylist() == [-key for key in keys]
