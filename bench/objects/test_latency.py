@@ -205,7 +205,8 @@ def test_a_scan_from_the_cache_of_the_machine(
             return time.perf_counter() - began_s
 
     def near() -> kc.Table:
-        return kc.open_table(URL, storage_options={"cache_dir": str(cache)}, _requests=place.slow)  # type: ignore[arg-type]
+        options, requests = {"cache_dir": str(cache)}, place.slow
+        return kc.open_table(URL, storage_options=options, _requests=requests)  # type: ignore[arg-type]
 
     timed(near())
     pairs = [(timed(kc.open_table(folder)), timed(near())) for _ in range(9)]
