@@ -125,6 +125,17 @@ def test_large_sections_are_left_out(written: Written, monkeypatch: pytest.Monke
         most = 1500 + SECTION_FRAME.size + section_copies.COPIES_HEAD.size
         assert extent is not None and 1000 < extent.length <= most
         file.verify()
+    monkeypatch.setattr(section_copies, "MOST_OF_SMALL", 1 << 30)
+    monkeypatch.setattr(section_copies, "MOST_BYTES", 1500)
+    gathered = section_copies.SectionCopies()
+    for offset, length in enumerate((400, 1600, 300, 900, 200, 1500)):
+        gathered.add(offset, [bytes(length)])
+    payload = gathered.payload(bytes(40), 1 << 30)
+    assert payload is not None
+    found = section_copies.sections_in(memoryview(payload))
+    assert {offset: len(data) for offset, data in found.items()} == {0: 400, 2: 300, 4: 200}
+    monkeypatch.undo()
+    monkeypatch.setattr(section_copies, "FILE_PARTS", 1 << 40)
     monkeypatch.setattr(section_copies, "MOST_OF_SMALL", 10)
     assert written[1].write(BytesFileSystem(remote=True), "b").tail == 0
     assert section_copies.COPIES_HEAD.size >= HEADER.size

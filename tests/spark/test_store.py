@@ -133,5 +133,7 @@ def test_refusals(spark: SparkSession, tmp_path: Path, server: StoreServer) -> N
         pytest.raises(kc.InvalidArgument, match="an open table has its own"),
     ):
         ks.scan(spark, table, storage_options=options)
+    with pytest.raises(kc.InvalidArgument, match="storage_options are of an object store"):
+        ks.backup(spark, str(tmp_path / "t"), str(tmp_path / "b"), storage_options=options)
     with pytest.raises(kc.StoreDenied, match="no credentials were found"):
         ks.backup(spark, str(tmp_path / "t"), url)

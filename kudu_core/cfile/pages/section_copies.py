@@ -10,6 +10,7 @@ Layout: docs/format.md, "Copies".
 from __future__ import annotations
 
 import struct
+from bisect import insort
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -23,10 +24,11 @@ assert COPY_ENTRY.size == 16
 LEAST_FILE_BYTES: Final = 64 << 10
 """Of a smaller file nothing is copied: who reads from a store fetches it whole."""
 FILE_PARTS: Final = 32
-"""Copies take at most this part of a file, or ``MOST_OF_SMALL`` bytes."""
+"""Copies take at most this part of a file, or ``MOST_OF_SMALL`` bytes: who reads one column of many gets the
+copies of all of them."""
 MOST_OF_SMALL: Final = 64 << 10
-MOST_SECTION: Final = 1 << 20
-"""Bytes of a section that is copied."""
+MOST_BYTES: Final = 256 << 10
+"""Of all copies of a file."""
 
 
 class SectionCopies:
@@ -34,18 +36,23 @@ class SectionCopies:
 
     def __init__(self) -> None:
         self._sections: list[tuple[int, int, bytes]] = []
-        """(length, offset, frame and payload)"""
+        """(length, offset, frame and payload), ascending."""
+        self._bytes = 0
 
     def add(self, offset: int, pieces: Sequence[Any]) -> None:
         length = sum(map(len, pieces))
-        if length <= MOST_SECTION:
-            self._sections.append((length, offset, b"".join(map(bytes, pieces))))
+        if length > MOST_BYTES:
+            return
+        insort(self._sections, (length, offset, b"".join(map(bytes, pieces))))
+        self._bytes += length
+        while self._bytes > MOST_BYTES:
+            self._bytes -= self._sections.pop()[0]
 
     def payload(self, header: bytes, file_bytes: int) -> bytes | None:
         """The smallest sections, as many as there is place for; None: not worth a section."""
-        place = max(MOST_OF_SMALL, file_bytes // FILE_PARTS)
+        place = min(max(MOST_OF_SMALL, file_bytes // FILE_PARTS), MOST_BYTES)
         chosen = []
-        for section in sorted(self._sections):
+        for section in self._sections:
             place -= section[0] + COPY_ENTRY.size
             if place < 0:
                 break

@@ -271,7 +271,8 @@ def backup(
 
     dst = table_path(dst)
     of_dst = storage_options if is_url(dst) and dst_storage_options is None else dst_storage_options
-    with reading(path, storage_options if is_url(place_of(path)) else None) as handle:
+    of_table = None if is_url(dst) and not is_url(place_of(path)) else storage_options
+    with reading(path, of_table) as handle:
         engine = handle.opened()
         place = place_at(dst, of_dst, engine.clock, fs=engine.fs.local)
         prefix = place.prefix

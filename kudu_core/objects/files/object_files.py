@@ -285,6 +285,8 @@ class _ReadObject:
 
     def is_near(self, n: int, offset: int) -> bool:
         """Whether what is read there waits for nobody."""
+        if any(begin <= offset and offset + n <= begin + len(data) for begin, data in self._kept or ()):
+            return True
         task = self._asked.get((offset, n))
         return task is not None and task.done
 
