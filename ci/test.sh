@@ -76,7 +76,7 @@ run_rooms() {
             esac
         fi
         say "tests: $room"
-        if ! find "$folder" -name 'test_*.py' 2>/dev/null | grep -q .; then
+        if [ -z "$(find "$folder" -name 'test_*.py' -print -quit 2>/dev/null)" ]; then
             printf 'no tests in %s\n' "$folder"
             continue
         fi
