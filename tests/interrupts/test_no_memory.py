@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import kudu_core as kc
-from tests.interrupts.test_interrupts import CALLS, ROWS, SCHEMA, World, _prepare
+from tests.support.cases.interrupted import CALLS, ROWS, SCHEMA, World, prepare
 from tests.support.inside import engine_of
 from tests.support.interrupts import (
     Interruption,
@@ -90,10 +90,10 @@ def tries(w: World, name: str, at: int, attempt: Callable[[], object], where: st
 @pytest.mark.parametrize("name", WRITES)
 def test_at_every_place(tmp_path: Path, name: str, long: bool, seed: int) -> None:
     w = World(tmp_path, {"durability": "none"})
-    _prepare(w, name)
+    prepare(w, name)
     places, turns = places_of(lambda: CALLS[name](w), locks_of(engine_of(w.table)))
     for at in chosen(places, turns, long, random.Random(seed)):
-        _prepare(w, name)
+        prepare(w, name)
 
         def attempt(at: int = at) -> None:
             with Interruption(at, MemoryError):
@@ -111,13 +111,13 @@ def test_at_every_array(
 ) -> None:
     w = World(tmp_path, {"durability": "none"})
     scarce = Scarce(monkeypatch)
-    _prepare(w, name)
+    prepare(w, name)
     with scarce.within(None):
         CALLS[name](w)
     count = scarce.count
     assert count or name in ("row", "alter")
     for at in chosen(count, (), long, random.Random(seed)):
-        _prepare(w, name)
+        prepare(w, name)
 
         def attempt(at: int = at) -> None:
             with scarce.within(at):
@@ -257,7 +257,7 @@ def test_every_other_call(
     def ready() -> None:
         for folder in ("again", "restored", "made"):
             shutil.rmtree(tmp_path / folder, ignore_errors=True)
-        _prepare(w, name)
+        prepare(w, name)
 
     def opened() -> None:
         if name == "open":
