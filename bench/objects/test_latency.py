@@ -209,9 +209,11 @@ def test_a_scan_from_the_cache_of_the_machine(
         return kc.open_table(URL, storage_options=options, _requests=requests)  # type: ignore[arg-type]
 
     timed(near())
-    pairs = [(timed(kc.open_table(folder)), timed(near())) for _ in range(9)]
-    benchmark.extra_info["of_the_speed_in_a_folder"] = round(sorted(a / b for a, b in pairs)[4], 2)
-    benchmark.extra_info["ms"] = [round(1e3 * sorted(some)[4], 1) for some in zip(*pairs, strict=True)]
+    turns = 9 if benchmark.enabled else 1
+    pairs = [(timed(kc.open_table(folder)), timed(near())) for _ in range(turns)]
+    ratios, *times = ([a / b for a, b in pairs], *zip(*pairs, strict=True))
+    benchmark.extra_info["of_the_speed_in_a_folder"] = round(sorted(ratios)[turns // 2], 2)
+    benchmark.extra_info["ms"] = [round(1e3 * sorted(some)[turns // 2], 1) for some in times]
     benchmark.pedantic(lambda: timed(near()), rounds=3)  # type: ignore[no-untyped-call]
 
 
