@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 from collections.abc import Iterator
 
@@ -14,3 +15,11 @@ def ctrl_c_interrupts() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def watchdog() -> Iterator[None]:
+    """Where an interrupt has left something hanging, the stacks of all threads after twenty minutes."""
+    faulthandler.dump_traceback_later(1200, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()

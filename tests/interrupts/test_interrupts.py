@@ -8,12 +8,11 @@ memory does not, says that it is poisoned and opens anew.
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -43,13 +42,7 @@ DURABILITY = {
 }
 
 
-@pytest.fixture(autouse=True)
-def watchdog() -> Iterator[None]:
-    faulthandler.dump_traceback_later(1200, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-
-
+@pytest.mark.usefixtures("watchdog")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("durability", ["sync", "group", "none"])
 @pytest.mark.parametrize("name", CALLS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import faulthandler
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,13 +56,7 @@ class StoreWorld(World):
         return []
 
 
-@pytest.fixture(autouse=True)
-def watchdog() -> Iterator[None]:
-    faulthandler.dump_traceback_later(1200, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-
-
+@pytest.mark.usefixtures("watchdog")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_places_of_a_call(tmp_path: Path, name: str, long: bool, seed: int) -> None:
