@@ -18,12 +18,20 @@ from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import Corruption
 from tests.support.cases.cfile import BytesFileSystem, column, same
 
+CALLS_TS = np.sort(np.random.default_rng(3).integers(1 << 62, (1 << 62) + (1 << 45), 300).astype(np.uint64))
+
 
 def make_delta(
-    rng: np.random.Generator, kind: str, entries: int, rows: int, *, timed: bool
+    rng: np.random.Generator, kind: str, entries: int, rows: int, *, timed: bool | str
 ) -> dict[str, Any]:
-    """Random sorted entries over some rows, and updates of two columns for part of them."""
-    if timed:
+    """Random sorted entries over some rows, and updates of two columns for part of them.  ``timed``: whether
+    they have times of their own; "few": of as many calls as there are in ``CALLS_TS``."""
+    if timed == "few":
+        calls = len(CALLS_TS)
+        drawn = np.sort(rng.choice(rows * calls, entries, replace=False))
+        rowids = (drawn // calls).astype(np.uint32)
+        ts = (CALLS_TS if kind == REDO else CALLS_TS[::-1])[drawn % calls]
+    elif timed:
         rowids = np.sort(rng.integers(0, rows, entries).astype(np.uint32))
         ts = np.arange(entries, dtype=np.uint64) * 3 + 1000
         if kind == UNDO:
@@ -45,9 +53,9 @@ def make_delta(
 
 
 @pytest.mark.parametrize("kind", [REDO, UNDO])
-@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("timed", [True, False, "few"])
 @pytest.mark.parametrize("entries", [1, 40, 3000, 40_000])
-def test_delta_entries_come_back_by_rows(kind: str, timed: bool, entries: int, seed: int) -> None:
+def test_delta_entries_come_back_by_rows(kind: str, timed: bool | str, entries: int, seed: int) -> None:
     rng = np.random.default_rng((seed, entries))
     rows = entries * 2 + 3
     delta = make_delta(rng, kind, entries, rows, timed=timed)

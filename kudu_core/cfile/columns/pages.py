@@ -32,17 +32,12 @@ from kudu_core.cfile.columns.specs import (
     word,
     zone_width,
 )
+from kudu_core.cfile.columns.time_dictionary import is_time_dictionary, may_have_words
 from kudu_core.cfile.columns.zone import STRING_ZONE_BYTES, Zone
 from kudu_core.cfile.columns.zone_table import ZoneTable
 from kudu_core.cfile.pages import page as pages
 from kudu_core.cfile.pages.codec_dictionary import LONGEST_SECTION, ColumnDictionary
-from kudu_core.cfile.pages.container import (
-    HEADER,
-    SECTION_DICTIONARY,
-    SECTION_PAGE_INDEX,
-    Extent,
-    FileReader,
-)
+from kudu_core.cfile.pages.container import HEADER, SECTION_DICTIONARY, SECTION_PAGE_INDEX, Extent, FileReader
 from kudu_core.cfile.pages.page import ENCODING_CODES, ENCODING_VALUES, PAGE_BITS
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import mutex
@@ -103,7 +98,7 @@ class ColumnPages:
         for extent in (entry.pages, entry.index, entry.dictionary or entry.index):
             if extent.offset < HEADER.size or extent.offset + extent.length > end:
                 self._refuse(f"a column of {extent.length} bytes at {extent.offset}")
-        if self.words is not None and (width or self.words > DICTIONARY_WORDS):
+        if self.words is not None and not (self.words <= DICTIONARY_WORDS and may_have_words(role, width)):
             self._refuse(f"a dictionary of {self.words} words of a column of {entry.type}")
         helps = self.dictionary_extent if self.words is None else None
         if helps is not None and (width or helps.length > LONGEST_SECTION):
@@ -331,7 +326,10 @@ class ColumnPages:
         if offsets[0] or offsets[-1] != len(raw) - start or bool((np.diff(offsets) < 0).any()):
             file.damaged(at, "the offsets of the dictionary do not cover its words")
         data = np.frombuffer(raw, np.uint8, offset=start) if len(raw) > start else np.empty(0, np.uint8)
-        return ColumnBuffers(0, words, data, offsets.astype(np.int32), None)
+        found = ColumnBuffers(0, words, data, offsets.astype(np.int32), None)
+        if self.spec.type.width and not is_time_dictionary(found):
+            file.damaged(at, "the words of the dictionary are not times that rise")
+        return found
 
     # ------------------------------------------------------------------ pages
 

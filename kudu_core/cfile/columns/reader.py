@@ -16,6 +16,7 @@ import numpy.typing as npt
 from kudu_core._ext.base.status import PageError
 from kudu_core._ext.pages import blocks
 from kudu_core.cfile.columns.pages import ColumnPages
+from kudu_core.cfile.columns.time_dictionary import times_of
 from kudu_core.cfile.pages.container import (
     FileReader,
 )
@@ -114,6 +115,8 @@ class ColumnReader(ColumnPages):
     def _expand(self, codes: ColumnBuffers) -> ColumnBuffers:
         words = self.dictionary()
         assert words.offsets is not None
+        if self.spec.type.width:
+            return times_of(codes, words)
         try:
             offsets, data = blocks.dictionary_expand(
                 codes.values, codes.width, words.offsets, words.values, codes.validity, allocate

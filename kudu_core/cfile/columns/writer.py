@@ -35,6 +35,7 @@ from kudu_core.cfile.columns.specs import (
     zone_width,
 )
 from kudu_core.cfile.columns.text_pages import write_text_pages
+from kudu_core.cfile.columns.time_dictionary import build_time_dictionary
 from kudu_core.cfile.columns.zone import Zone
 from kudu_core.cfile.pages import page as pages
 from kudu_core.cfile.pages.codec_dictionary import Lz4DictionaryCodec, PageCodec, add_codec_dictionary
@@ -57,13 +58,16 @@ def write_column(
     words: int | None = None
     word_list: ColumnBuffers | None = None
     stored, kind, encoding = column, spec.type.kind, ENCODING_VALUES
+    built: tuple[ColumnBuffers, ColumnBuffers] | None = None
     if column.width == 0 and spec.encoding in ("auto", "dictionary") and spec.role != "keys":
         built = _build_dictionary(column, forced=spec.encoding == "dictionary")
-        if built is not None:
-            stored, word_list = built
-            words = word_list.length
-            kind, encoding = 0, ENCODING_CODES
-            dictionary = _write_dictionary(writer, word_list, spec.compression)
+    elif column.width:
+        built = build_time_dictionary(column, spec.role)
+    if built is not None:
+        stored, word_list = built
+        words = word_list.length
+        kind, encoding = 0, ENCODING_CODES
+        dictionary = _write_dictionary(writer, word_list, spec.compression)
     codec = None if words is not None else codec_with_dictionary(column, spec)
     if codec is not None:
         dictionary = add_codec_dictionary(writer, codec)
@@ -230,7 +234,7 @@ def _page_zone(
     """The zone of a page, and how its index entry says it: flags and two raw bounds."""
     if low is None or high is None:
         return Zone(None, None, null_count, nan_count, rows), 0, b"", b""
-    if not binary:
+    if not binary and words is None:
         return Zone(low, high, null_count, nan_count, rows), ZONE_PRESENT, low, high
     raw = (b"", b"")
     if words is not None:

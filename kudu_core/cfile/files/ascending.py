@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def limits(column: ColumnReader) -> tuple[int, int]:
     """The least and the largest value of a column of whole numbers, as the footer has them."""
     zone = column.zone
-    width = column.width
+    width = column.spec.type.width
     if zone.minimum is None or zone.maximum is None or {len(zone.minimum), len(zone.maximum)} != {width}:
         column.file.damaged(column.file.footer_extent.offset, "footer: bounds of rowids or times")
     return int.from_bytes(zone.minimum, "little"), int.from_bytes(zone.maximum, "little")

@@ -57,7 +57,8 @@ def _refuse(column: ColumnReader, why: str) -> NoReturn:
 
 
 def _check_own(entries: int, column: ColumnReader) -> None:
-    if column.width != _OWN_WIDTHS.get(column.spec.id, column.width) or column.rows != entries:
+    width = column.spec.type.width
+    if width != _OWN_WIDTHS.get(column.spec.id, width) or column.rows != entries:
         _refuse(column, f"is not one of {entries} entries")
 
 

@@ -92,7 +92,7 @@ class RowsFile(OpenFile):
         self._keys_column = self.columns.get(KEYS_ID)
         self._insert_column = self.columns.get(INSERT_TIME_ID)
         for column_, width in ((self._keys_column, 0), (self._insert_column, 8)):
-            if column_ is not None and column_.width != width:
+            if column_ is not None and column_.spec.type.width != width:
                 file.damaged(at, "footer: the encoded keys or insert times are of another type")
         self._key_index_extent = self._bloom_extent = self._statistics_extent = None
         if self.key_ids:

@@ -121,7 +121,7 @@ def _decoded(
                     return None, None
         return found, place
 
-    return DecodedColumn(load, column.width, column.rows, holds.file.remember)
+    return DecodedColumn(load, column.spec.type.width, column.rows, holds.file.remember)
 
 
 class _Holds:
