@@ -16,7 +16,7 @@ from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.handles import PathOrTable, StorageOptions, reading
 from kudu_core.engines.spark.scan import frame_of, parallelism, shared_out
-from kudu_core.engines.spark.schema import spark_schema, spark_type, to_spark
+from kudu_core.engines.spark.schema import arrow_schema, spark_schema, spark_type, to_spark
 from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, SnapshotTooOld
 from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.changes.changes import BEFORE_NAME, TIMESTAMP_NAME, open_changes
@@ -42,6 +42,7 @@ def changes(
     *,
     images: str = "after",
     net: bool = False,
+    key: Any = None,
     target_rows_per_task: int = DEFAULT_TARGET_ROWS,
     storage_options: StorageOptions = None,
 ) -> DataFrame:
@@ -60,6 +61,8 @@ def changes(
         ``Table``.
     since, until, columns, where, images, net
         As ``Table.changes``.  ``since=None``: first the oldest state that history still has, as inserts.
+    key
+        As ``Table.changes``: of one key alone, or of several.  They are looked up here and now, by no task.
     target_rows_per_task
         A tablet with more changes is cut by time.
     storage_options
@@ -74,7 +77,12 @@ def changes(
     """
     with reading(path, storage_options) as handle:
         schema = changes_schema(handle.engine.schema, columns, images)
-        request = ChangesRequest(columns, where, images, net)
+        request = ChangesRequest(columns, where, images, net, key)
+        if key is not None:
+            wanted = arrow_schema(schema)
+            found = [to_spark(batch, wanted) for batch in open_changes(handle, request, since, until)]
+            # Of no batch PySpark cannot tell what a struct column holds.
+            return spark.createDataFrame(pa.Table.from_batches(found, wanted) if found else [], schema)
         shares = plan_changes(handle, request, since, until, target_rows_per_task)
     tasks = shared_out(shares, target_rows_per_task, parallelism(spark))
     return frame_of(spark, tasks, schema, read_changes)

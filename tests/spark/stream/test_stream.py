@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 import kudu_core as kc
 from kudu_core import spark as ks
-from kudu_core.engines.spark import source
+from kudu_core.engines.spark import changes, source
 from kudu_core.engines.spark.stream_source import KuduStreamReader, Shares
 from tests.spark.stream.conftest import state
 from tests.support.inside import oldest_ts_of
@@ -63,6 +63,28 @@ def test_changes_are_those_of_the_table(spark: SparkSession, path: str) -> None:
         key=repr,
     )
     assert ks.changes(spark, path, until).collect() == []
+
+
+def test_changes_of_keys_are_looked_up_by_the_driver(
+    spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "frame_of", None)
+    since = first_write(path)
+    with kc.open_table(path) as table:
+        some: list[int] = [*{row["k"] for row in table.changes(since).to_pylist()}][::7]
+        narrow = {"columns": ["v"], "where": [("k", ">", 9)]}
+        for key, kwargs in ((some[0], {}), ((some[1],), {"net": True}), (some, narrow), (-5, {})):
+            wanted = table.changes(since, key=key, **kwargs).to_table()
+            df = ks.changes(spark, path, since, key=key, **kwargs)
+            assert rows(df) == plain(wanted)
+            assert df.columns == wanted.column_names
+        assert rows(ks.changes(spark, path, since, images="both", key=[])) == []
+        wanted = table.changes(key=some, images="both").to_table()
+        told = ks.changes(spark, table, images="both", key=some)
+        before = sorted(str(row["_before"] and row["_before"]["v"]) for row in wanted.to_pylist())
+        assert sorted(str(row._before and row._before.v) for row in told.collect()) == before
+    with pytest.raises(kc.KuduError, match="key"):
+        ks.changes(spark, path, since, key={"nothing": 1})
 
 
 def test_changes_are_cut_into_tasks_by_time(spark: SparkSession, path: str) -> None:
