@@ -140,6 +140,11 @@ class AppendingLog(SyncedLog):
         """Bytes of the segments' records: what a replay would read."""
         return sum(segment.end for segment in self.segments)
 
+    @property
+    def replay_bytes(self) -> int:
+        """What a replay would cost, the requests for many small segments counted in."""
+        return sum(segment.replay_bytes for segment in self.segments)
+
     def _clean_end(self) -> int:
         """What ``close`` answers."""
         return self.last_lsn

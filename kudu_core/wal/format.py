@@ -103,7 +103,8 @@ def padded(length: int) -> int:
 class Segment:
     """One file of the log.  ``end``: where its records end; ``size``: of the file.
 
-    ``last_ts`` and ``last_lsn`` are of its last record, or of the last one before it.
+    ``last_ts`` and ``last_lsn`` are of its last record, or of the last one before it.  ``request_bytes``: how
+    many bytes could be read in the time that it takes to ask for it.
     """
 
     path: str
@@ -113,6 +114,12 @@ class Segment:
     size: int
     last_ts: int
     last_lsn: int
+    request_bytes: int = 0
+
+    @property
+    def replay_bytes(self) -> int:
+        """What a replay of it costs."""
+        return self.end + self.request_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.looks import Looks
 from kudu_core.tablet.maintain.memory_use import MemoryUse
-from kudu_core.tablet.maintain.operations import flush_operations
+from kudu_core.tablet.maintain.operations import KeptLog, flush_operations
 from kudu_core.tablet.maintain.scoring import FLUSH, LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
@@ -131,14 +131,14 @@ class FlushLane(Lane):
         """What is scarce.  It is measured again, which asks all tablets, only where that may say otherwise
         than ``known``: flushes relieve what was scarce, and writes add."""
         if known is None or known.on_memory or known.on_log or self._memory.is_stale():
-            return self._memory.pressure(self._log.bytes_retained)
+            return self._memory.pressure(self._log.replay_bytes)
         return known
 
     def _possible(self, tablets: Sequence[Tablet]) -> list[Operation]:
-        now_us, segments = self._clock.now_us(), self._log.segments
+        now_us, log = self._clock.now_us(), KeptLog(self._log.segments)
         found: list[Operation] = []
         for tablet in tablets:
-            found += flush_operations(tablet, self._options, now_us, segments)
+            found += flush_operations(tablet, self._options, now_us, log)
         return found
 
     def _flush_of(self, op: Operation, tablet: Tablet, tell: Callable[[Event], None] | None = None) -> bool:

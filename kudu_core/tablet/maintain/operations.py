@@ -5,8 +5,10 @@ Reads only what views and manifests say; opens no file and takes no lock but to 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import micros_of
@@ -42,9 +44,21 @@ LOOK_AGAIN_S = 30.0
 # ---- the flush lane
 
 
-def flush_operations(
-    tablet: Tablet, options: Options, now_us: int, segments: Sequence[Segment]
-) -> Iterator[Operation]:
+class KeptLog:
+    """What a replay of the log costs from some time on."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        """``segments``: oldest first."""
+        self._last_ts = [segment.last_ts for segment in segments]
+        costs = accumulate((segment.replay_bytes for segment in reversed(segments)), initial=0)
+        self._costs = [*costs][::-1]  # of each with those after it
+
+    def since(self, first_ts: int | None) -> int:
+        """Bytes of the segments that may hold what happened then or later; None: nothing did."""
+        return 0 if first_ts is None else self._costs[bisect_left(self._last_ts, first_ts)]
+
+
+def flush_operations(tablet: Tablet, options: Options, now_us: int, log: KeptLog) -> Iterator[Operation]:
     """The memory stores of a tablet: each can be flushed."""
 
     def due(size: int, first_ts: int | None, is_frozen: bool) -> float:
@@ -58,9 +72,6 @@ def flush_operations(
         by_age = age_us / limit_us if limit_us else float(age_us > 0)
         return max(by_size, by_age)
 
-    def kept(first_ts: int | None) -> int:
-        return 0 if first_ts is None else sum(s.end for s in segments if s.last_ts >= first_ts)
-
     view = tablet.view
     if len(view.active) or view.frozen:
         memories = [view.active, *view.frozen]
@@ -71,7 +82,7 @@ def flush_operations(
             FLUSH,
             tablet.id,
             memory_bytes=size,
-            log_bytes=kept(first_ts),
+            log_bytes=log.since(first_ts),
             due=due(size, first_ts, bool(view.frozen)),
         )
     for rowset in view.changed:
@@ -85,7 +96,7 @@ def flush_operations(
             tablet.id,
             (rowset.id,),
             memory_bytes=size,
-            log_bytes=kept(first_ts),
+            log_bytes=log.since(first_ts),
             due=due(size, first_ts, any(s.frozen_at is not None for s in stores)),
         )
 
@@ -275,6 +286,7 @@ def live_refs(tablet: Tablet, rowset: DiskRowSet) -> tuple[DeltaRef, ...]:
 
 
 __all__ = [
+    "KeptLog",
     "Merges",
     "column_uses",
     "compaction_operations",

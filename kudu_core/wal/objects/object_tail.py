@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE: Final = 32
 """GETs side by side."""
+REQUEST_BYTES: Final = 128 << 10
+"""What an open that replays the log could read in the time of one GET, of those side by side, of 25 ms: so a
+log of many small objects is long before it is large, and memory is flushed so that it can be shortened."""
 MAX_OBJECT_BYTES: Final = (4 << 30) + (16 << 20)
 """Of a log object: one record may have 4 GiB."""
 
@@ -48,7 +51,8 @@ class LogObject:
     def segment(self, root: str) -> Segment:
         """It as the segment of a log."""
         path = f"{root}/{log_name(self.n)}"
-        return Segment(path, self.epoch, self.n, self.size, self.size, self.end.ts, self.end.lsn)
+        end = self.end
+        return Segment(path, self.epoch, self.n, self.size, self.size, end.ts, end.lsn, REQUEST_BYTES)
 
 
 class ObjectTail:

@@ -12,7 +12,9 @@ import kudu_core as kc
 from kudu_core.table.lifecycle.in_store import store_home
 from kudu_core.table.lifecycle.in_store.put_ids import put_id_of
 from kudu_core.table.lifecycle.in_store.table_object import place_of, read_table
-from kudu_core.wal.objects import object_log
+from kudu_core.tablet.maintain import scoring
+from kudu_core.wal.objects import object_log, object_tail
+from tests.support.inside import flush_lane_of, log_of
 from tests.support.objects.memory import MemoryObjectStore, client
 from tests.support.objects.tables import URL, created, opened, requests_of, rows_of, spent
 
@@ -221,6 +223,29 @@ def test_a_checkpoint_is_due_by_objects(monkeypatch: pytest.MonkeyPatch) -> None
     with opened(store) as reader:
         assert rows_of(reader) == {n: -n for n in range(9)}
     assert spent(store, before)["get"] < 30
+
+
+@pytest.mark.parametrize("tablets", [1, 5])
+def test_small_writes_never_make_a_long_log(monkeypatch: pytest.MonkeyPatch, tablets: int) -> None:
+    """Memory that only old objects keep is flushed, so that a checkpoint can let them go."""
+    most = 40
+    monkeypatch.setattr(scoring, "LOG_TARGET_BYTES", most * object_tail.REQUEST_BYTES)
+    monkeypatch.setattr(object_log, "CHECKPOINT_OBJECTS", 10)
+    store = MemoryObjectStore()
+    table = created(store, tablets=tablets)
+    longest = 0
+    for k in range(400):
+        table.upsert([{"k": k % 90, "v": k}])
+        flush_lane_of(table).run_due()
+        longest = max(longest, len(log_of(table).segments))
+    assert most - 5 < longest <= most + 10 + 5, "its own records, of a flush of each tablet, too"
+    asked: list[str] = []
+    get = store.get
+    monkeypatch.setattr(store, "get", lambda path, limit: (asked.append(path), get(path, limit))[1])
+    with opened(store) as reader:
+        assert reader.count() == 90
+    assert len([path for path in asked if path.startswith("log/")]) <= longest + 8
+    table.close()
 
 
 def test_a_clean_close_of_a_long_log_makes_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from kudu_core.common.run.clock import hybrid
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, FileRef, RowSetMeta
 from kudu_core.tablet.maintain.operations import (
+    KeptLog,
     droppable_deletions,
     fixed_row_bytes,
     flush_operations,
@@ -33,6 +34,7 @@ from kudu_core.tablet.maintain.scoring import (
     choose,
     unless_merged,
 )
+from kudu_core.wal.format import Segment
 from tests.support.inside import compaction_lane_of, engine_of, log_of, schema_of, tablet_of
 from tests.support.tables import Make
 
@@ -126,12 +128,22 @@ def test_rows_count_their_fixed_columns(make: Make) -> None:
     assert fixed_row_bytes(schema) == 8 + 4 + 4 + 8
 
 
+def test_what_the_log_costs_from_a_time_on() -> None:
+    def segment(last_ts: int, end: int, request_bytes: int = 0) -> Segment:
+        return Segment("s", 1, 1, end, 10 * end, last_ts, 0, request_bytes)
+
+    log = KeptLog([segment(10, 1), segment(20, 2, 1000), segment(20, 4), segment(30, 8)])
+    costs = {None: 0, 1: 1015, 10: 1015, 11: 1014, 20: 1014, 21: 8, 30: 8, 31: 0}
+    assert {ts: log.since(ts) for ts in costs} == costs
+    assert KeptLog([]).since(5) == 0
+
+
 def test_what_a_flush_would_free(make: Make) -> None:
     table = make(flush_age_s=100, flush_threshold_bytes=1 << 20)
     tablet = tablet_of(table)
 
     def found(now_us: int) -> list[Operation]:
-        return list(flush_operations(tablet, table.options, now_us, log_of(table).segments))
+        return list(flush_operations(tablet, table.options, now_us, KeptLog(log_of(table).segments)))
 
     now = engine_of(table).clock.now_us()
     assert found(now) == []
