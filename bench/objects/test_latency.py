@@ -152,6 +152,29 @@ def test_cold_reads(benchmark: BenchmarkFixture, place: Place, what: str) -> Non
     counted(benchmark, place, run, rounds=3)
 
 
+def test_open_after_many_small_writes(benchmark: BenchmarkFixture) -> None:
+    """100,000 synced calls of one row how long an open waits."""
+    calls, memory = 100_000 if benchmark.enabled else 300, MemoryObjectStore()
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    written = kc.create_table(URL, schema, "k", _requests=memory)
+    for call in range(calls):
+        written.upsert([{"k": call % 50_000, "v": call}])
+    left = MemoryObjectStore()
+    left.objects.update(memory.objects)
+    written.close()
+    slow = Slow(left)
+    slow.is_slow = True
+    before = requests_of(left)
+
+    def run() -> None:
+        with kc.open_table(URL, _requests=slow) as table:  # type: ignore[arg-type]
+            assert table.count() == min(calls, 50_000)
+
+    run()
+    benchmark.extra_info["requests"] = spent(left, before)
+    benchmark.pedantic(run, rounds=3)  # type: ignore[no-untyped-call]
+
+
 @pytest.mark.parametrize("columns", [None, ["v0", "v1", "v2"]], ids=["all columns", "3 columns"])
 def test_full_scan_over_a_link(benchmark: BenchmarkFixture, place: Place, columns: list[str] | None) -> None:
     """Of 1 Gbit/s: which share of it a cold scan uses, and how much it reads of what it needs."""

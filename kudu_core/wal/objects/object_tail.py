@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE: Final = 32
 """GETs side by side."""
-REQUEST_BYTES: Final = 128 << 10
-"""What an open that replays the log could read in the time of one GET, of those side by side, of 25 ms: so a
-log of many small objects is long before it is large, and memory is flushed so that it can be shortened."""
+REQUEST_BYTES: Final = 256 << 10
+"""As which an object counts beside its own bytes, where it is asked how long a replay would take: one GET of
+32 side by side.  A log of many small objects is long before it is large."""
 MAX_OBJECT_BYTES: Final = (4 << 30) + (16 << 20)
 """Of a log object: one record may have 4 GiB."""
 
