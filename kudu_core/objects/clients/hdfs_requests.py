@@ -169,9 +169,19 @@ class HdfsRequests:
             version: Version = condition
             life = self._asked(path, lambda client: self._replaced(client, path, data, version), len(data))
             return str(life)
-        overwrite, target = isinstance(condition, Always), self._names.first(path)
-        self._asked(path, lambda client: self._put(client, target, data, overwrite=overwrite), len(data))
+        put = self._overwritten if isinstance(condition, Always) else self._made
+        self._asked(path, lambda client: put(client, path, data), len(data))
         return str(Life(begun_as(data), 0))
+
+    def _made(self, client: HdfsClient, path: str, data: bytes) -> None:
+        self._put(client, self._names.first(path), data, overwrite=False)
+
+    def _overwritten(self, client: HdfsClient, path: str, data: bytes) -> None:
+        """Versions of another life do not count, but this one is the same where the bytes are."""
+        there = self._versions(client, path)
+        self._put(client, self._names.first(path), data, overwrite=True)
+        if there is not None:
+            self._drop_versions(client, path, there)
 
     def _replaced(self, client: HdfsClient, path: str, data: bytes, condition: Version) -> Life:
         _, life = self._newest(client, path, None)
