@@ -55,7 +55,9 @@ def said_in(error: BaseException) -> Said:
         name = java[1].rsplit(".", 1)[-1]
         return Said(name, True, f"{name}: {_short(java[2])}")
     rust = _OF_RUST.match(whole) if isinstance(error, RuntimeError) else None
-    return Said(rust[1] if rust else None, False, _short(whole))
+    if rust is None:
+        return Said(None, False, _short(whole))
+    return Said(rust[1], False, ": ".join([rust[1], *([_short(rust[2].strip('"'))] if rust[2] else [])]))
 
 
 def is_below_a_file(error: BaseException) -> bool:
@@ -96,6 +98,7 @@ def meaning(error: Exception, place: str, path: str) -> Exception:
 def _short(text: str) -> str:
     """For people: on one line."""
     first = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').split("\n\tat ", 1)[0]
+    first = first.split(": [DatanodeInfoProto", 1)[0]  # all that is known of each
     return " ".join(first.split())[:_LONGEST]
 
 
