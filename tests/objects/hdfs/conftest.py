@@ -12,6 +12,7 @@ import pytest
 from kudu_core.objects.clients import hdfs_client
 from kudu_core.objects.clients.hdfs_requests import HdfsRequests
 from kudu_core.objects.urls import StoreUrl
+from kudu_core.table.lifecycle.in_store import store_location
 from tests.support.objects.local_hdfs import LocalHdfs
 from tests.support.objects.servers import Servers
 
@@ -36,4 +37,5 @@ def url(
         return HdfsRequests(place, lambda: hdfs)
 
     monkeypatch.setattr(hdfs_client, "connected", connected)
+    monkeypatch.setattr(store_location, "CHECK_S", 0.2)
     return "hdfs://stand-in:8020/warehouse"
