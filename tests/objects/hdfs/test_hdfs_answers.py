@@ -93,7 +93,7 @@ def test_a_long_story_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "options", "told"),
+    ("where", "options", "told"),
     [
         ("hdfs://nn:8020/x", {"region": "eu"}, r"hdfs:// has no such storage option: 'region'"),
         ("hdfs://nn:8020/x", {7: "eu"}, r"has no such storage option: 7"),
@@ -102,11 +102,11 @@ def test_a_long_story_is_cut() -> None:
     ],
 )
 def test_what_does_not_fit(
-    place: str, options: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+    where: str, options: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     with pytest.raises(kc.InvalidArgument, match=told):
-        open_store(place, options, put_id_of=put_id_of, clock=Clock())
+        open_store(where, options, put_id_of=put_id_of, clock=Clock())
 
 
 def test_a_name_service_of_two() -> None:
