@@ -124,9 +124,9 @@ def test_safe_mode(cluster: str) -> None:
 
     admin("enter")
     try:
-        with pytest.raises(kc.StoreUnavailable, match=r"SafeModeException: Cannot create file.* safe mode") as e:
+        with pytest.raises(kc.StoreUnavailable, match=r"SafeModeException: Cannot create file") as raised:
             store.put("a", b"y")
-        assert e.value.unknown and store.read_bytes("a", 1) == b"x"
+        assert raised.value.unknown and store.read_bytes("a", 1) == b"x"
     finally:
         admin("leave")
     store.put("a", b"y")
@@ -138,6 +138,6 @@ def test_another_user(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
     store = open_store(cluster, put_id_of=put_id_of, clock=Clock())
     assert store.read_bytes("a", 1) == b"x"
-    with pytest.raises(kc.StoreDenied, match=r"AccessControlException: Permission denied: user=somebody") as e:
+    with pytest.raises(kc.StoreDenied, match=r"AccessControlException: Permission denied: user=") as raised:
         store.put("b", b"x")
-    assert not e.value.unknown
+    assert not raised.value.unknown

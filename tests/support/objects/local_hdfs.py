@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STACK = "\\n\\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.any(FSNamesystem.java:1)\\n\\tat ..."
 
+DENIED = "org.apache.hadoop.security.AccessControlException"
+
 
 def java(name: str, message: str) -> RuntimeError:
     """An exception of the name node that is none of Python's."""
@@ -193,7 +195,7 @@ class LocalHdfs:
                 place.unlink()
             return True
 
-    def _check_above(self, path: str, name: str = "org.apache.hadoop.security.AccessControlException") -> None:
+    def _check_above(self, path: str, name: str = DENIED) -> None:
         for above in self.place_of(path).parents:
             if above.is_file():
                 raise java(name, f"/{above.relative_to(self.folder)} (is not a directory)")
