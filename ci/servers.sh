@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the object stores that tests/objects runs against, under build/servers: gofakes3 (S3, Go), Azurite
-# (Azure Blob, Node), and with --long versitygw (S3 over a folder, Go) and HDFS (a cluster in one process, Java).
+# (Azure Blob, Node), and with --long versitygw (S3 over a folder, Go) and a cluster of HDFS (Java).
 #
 # What is there in the wanted version is kept.  What cannot be installed is said in capitals, and its tests
 # skip and say so: this script does not fail for it.  With a name, only that one is installed.

@@ -39,7 +39,7 @@ _OF_RUST = re.compile(r"^([A-Z]\w+)(?:\((.*)\))?$", re.DOTALL)
 _LONGEST = 300
 
 
-class Said(NamedTuple):
+class HdfsSaid(NamedTuple):
     """``kind`` is a class of Java, without its package, or an error of the client; None: neither."""
 
     kind: str | None
@@ -47,17 +47,17 @@ class Said(NamedTuple):
     text: str
 
 
-def said_in(error: BaseException) -> Said:
+def said_in(error: BaseException) -> HdfsSaid:
     """What a text of an error says, without the stack of Java."""
     whole = str(error)
     java = _OF_JAVA.match(whole)
     if java is not None:
         name = java[1].rsplit(".", 1)[-1]
-        return Said(name, True, f"{name}: {_short(java[2])}")
+        return HdfsSaid(name, True, f"{name}: {_short(java[2])}")
     rust = _OF_RUST.match(whole) if isinstance(error, RuntimeError) else None
     if rust is None:
-        return Said(None, False, _short(whole))
-    return Said(rust[1], False, ": ".join([rust[1], *([_short(rust[2].strip('"'))] if rust[2] else [])]))
+        return HdfsSaid(None, False, _short(whole))
+    return HdfsSaid(rust[1], False, ": ".join([rust[1], *([_short(rust[2].strip('"'))] if rust[2] else [])]))
 
 
 def is_below_a_file(error: BaseException) -> bool:

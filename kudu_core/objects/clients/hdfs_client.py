@@ -1,7 +1,7 @@
 """How a client of HDFS is made: hdfs-native, an optional package, in Rust; it needs no JVM.
 
-``HdfsClient`` is what is used of its ``Client``, so that tests can put another in its place.  ``AsyncClient``
-is not used: where a connection is refused it panics, because it sleeps outside of its own threads (0.14.7).
+Its ``AsyncClient`` is not used: where a connection is refused it panics, because it sleeps outside of its own
+threads (0.14.7).
 
 **It repeats by itself.**  A call whose connection breaks is sent again, once at least, and where there is
 another name node, to that: so a rename that was applied may come back as "its source is not found".  That
@@ -11,8 +11,9 @@ cannot be switched off, and ``HdfsRequests`` takes such an answer for none.  Its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.objects.clients.after_fork import check_process
@@ -20,6 +21,7 @@ from kudu_core.objects.clients.hdfs_answers import said_in
 from kudu_core.objects.clients.hdfs_requests import HdfsRequests
 
 if TYPE_CHECKING:
+    from kudu_core.objects.clients.hdfs_api import HdfsClient
     from kudu_core.objects.urls import StoreUrl
 
 _OF_KERBEROS: Final = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
@@ -32,50 +34,8 @@ _USUAL: Final = {
 }
 """Before what HADOOP_CONF_DIR says, which is meant for programs that repeat nothing themselves."""
 
-
-class Status(Protocol):
-    """A file, or a folder: its whole path, and its time in milliseconds since 1970."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def isdir(self) -> bool: ...
-    @property
-    def modification_time(self) -> int: ...
-
-
-class Reader(Protocol):
-    """A file that is open for reading; its length is what it was when it was opened."""
-
-    def __len__(self) -> int: ...
-    def read(self) -> bytes: ...
-    def read_range(self, offset: int, length: int, /) -> bytes:
-        """A range beyond the end is a panic, and no exception."""
-
-
-class Writer(Protocol):
-    """A new file."""
-
-    def write(self, data: bytes, /) -> int: ...
-    def hsync(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class HdfsClient(Protocol):
-    """See the module."""
-
-    def get_file_info(self, path: str) -> Status: ...
-    def list_status(self, path: str) -> Iterator[Status]: ...
-    def read(self, path: str) -> Reader: ...
-    def create(self, path: str) -> Writer:
-        """Folders above it are made; a file that is there is ``FileExistsError``."""
-
-    def mkdirs(self, path: str, *, create_parent: bool) -> None: ...
-    def rename(self, src: str, dst: str, overwrite: bool) -> None: ...
-    def delete(self, path: str) -> bool:
-        """A file, or an empty folder: whether it was there."""
+_COMPILED: Final = attrgetter("inner")
+"""The client in Rust of the one in Python."""
 
 
 def connected(url: StoreUrl, options: Mapping[str, Any]) -> HdfsRequests:
@@ -107,7 +67,7 @@ def connected(url: StoreUrl, options: Mapping[str, Any]) -> HdfsRequests:
         thread that is, and for as long as it takes."""
 
         def create(self, path: str) -> Any:  # type: ignore[override]
-            return self.inner.create(path, WriteOptions())
+            return _COMPILED(self).create(path, WriteOptions())
 
     def connect() -> HdfsClient:
         return Plain(f"hdfs://{url.bucket}", config, **of_kerberos)
@@ -121,4 +81,4 @@ def connected(url: StoreUrl, options: Mapping[str, Any]) -> HdfsRequests:
         ) from None
 
 
-__all__ = ["HdfsClient", "Reader", "Status", "Writer", "connected"]
+__all__ = ["connected"]

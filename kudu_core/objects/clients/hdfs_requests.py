@@ -44,7 +44,7 @@ from kudu_core.objects.tally import Tally
 
 if TYPE_CHECKING:
     from kudu_core.objects.api import Condition, Requests, Version
-    from kudu_core.objects.clients.hdfs_client import HdfsClient, Reader, Status
+    from kudu_core.objects.clients.hdfs_api import HdfsClient, HdfsReader, HdfsStatus
     from kudu_core.objects.urls import StoreUrl
 
 _T = TypeVar("_T")
@@ -308,7 +308,7 @@ class HdfsRequests:
             raise meaning(error, self._place, path) from None
 
 
-def _listed(client: HdfsClient, folder: str) -> list[Status] | None:
+def _listed(client: HdfsClient, folder: str) -> list[HdfsStatus] | None:
     """What is in a folder, or the file itself; None: nothing is there."""
     try:
         return list(client.list_status(folder))
@@ -320,7 +320,7 @@ def _listed(client: HdfsClient, folder: str) -> list[Status] | None:
         raise
 
 
-def _opened(client: HdfsClient, file: str) -> Reader:
+def _opened(client: HdfsClient, file: str) -> HdfsReader:
     try:
         return client.read(file)
     except RuntimeError as error:

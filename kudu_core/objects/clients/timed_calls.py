@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-class Call(Generic[_T]):
+class TimedCall(Generic[_T]):
     """One that is under way."""
 
     def __init__(self, call: Callable[[], _T]) -> None:
@@ -69,7 +69,7 @@ class _Thread:
     """One that makes a call, and then waits for the next one."""
 
     def __init__(self) -> None:
-        self.calls: SimpleQueue[Call[Any]] = SimpleQueue()
+        self.calls: SimpleQueue[TimedCall[Any]] = SimpleQueue()
         Worker(self._work, "kudu-hdfs").start()
 
     def _work(self) -> None:
@@ -77,18 +77,18 @@ class _Thread:
             call = self.calls.get()
             call.run()
             del call  # its result is the caller's to keep
-            _idle.append(self)
+            idle.append(self)
 
 
-_idle: deque[_Thread] = deque()
+idle: deque[_Thread] = deque()
 """Those without a call; of this process: the child of a fork never comes here (``after_fork``)."""
 
 
-def begin(call: Callable[[], _T]) -> Call[_T]:
+def begin(call: Callable[[], _T]) -> TimedCall[_T]:
     """Have a thread make the call at once."""
-    made = Call(call)
+    made = TimedCall(call)
     try:
-        thread = _idle.pop()
+        thread = idle.pop()
     except IndexError:
         thread = _Thread()
     thread.calls.put(made)
@@ -115,7 +115,7 @@ def side_by_side(call: Callable[[_T], _R], items: Sequence[_T], at_once: int) ->
                 left.clear()
                 raise
 
-    helpers: list[Call[None]] = []
+    helpers: list[TimedCall[None]] = []
     try:
         helpers.extend(begin(work) for _ in range(min(at_once, len(items)) - 1))
         work()
@@ -125,4 +125,4 @@ def side_by_side(call: Callable[[_T], _R], items: Sequence[_T], at_once: int) ->
     return [found[n] for n in range(len(items))]
 
 
-__all__ = ["Call", "begin", "side_by_side"]
+__all__ = ["TimedCall", "begin", "side_by_side"]

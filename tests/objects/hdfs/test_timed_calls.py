@@ -26,7 +26,7 @@ def test_a_thread_that_is_given_up_comes_back() -> None:
     back.set()
     assert call.result(10) is True
     until_s = time.monotonic() + 10
-    while not timed_calls._idle and time.monotonic() < until_s:
+    while not timed_calls.idle and time.monotonic() < until_s:
         time.sleep(0.001)
     before = threading.active_count()
     for _ in range(20):

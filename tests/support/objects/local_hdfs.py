@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kudu_core.objects.clients.hdfs_client import HdfsClient
+    from kudu_core.objects.clients.hdfs_api import HdfsClient
 
 STACK = "\\n\\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.any(FSNamesystem.java:1)\\n\\tat ..."
 
@@ -93,6 +93,8 @@ class LocalHdfs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ahead_s = 0.0
+        self.at_s: float | None = None
+        """When all was written, in the place of its time."""
         self.before: Callable[..., None] = nothing
         self.after: Callable[..., None] = nothing
         self.mutex = threading.RLock()
@@ -207,7 +209,8 @@ class LocalHdfs:
         place = self.place_of(path)
         found = place.stat()
         size = 0 if place.is_dir() else found.st_size
-        return LocalStatus(path, size, place.is_dir(), int((found.st_mtime + self.ahead_s) * 1000))
+        time_s = found.st_mtime + self.ahead_s if self.at_s is None else self.at_s
+        return LocalStatus(path, size, place.is_dir(), int(time_s * 1000))
 
     def remove(self) -> None:
         """All of it."""
