@@ -34,6 +34,8 @@ _USUAL: Final = {
 }
 """Before what HADOOP_CONF_DIR says, which is meant for programs that repeat nothing themselves."""
 
+_OF_THE_ACTIVE: Final = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+"""Others ask observers too, who may not have heard of what another client has written."""
 _COMPILED: Final = attrgetter("inner")
 """The client in Rust of the one in Python."""
 
@@ -61,6 +63,7 @@ def connected(url: StoreUrl, options: Mapping[str, Any]) -> HdfsRequests:
             raise InvalidArgument(f"storage options of hdfs:// are str, and {key} is not: {value!r}")
     of_kerberos = {key: options[key] for key in _OF_KERBEROS if key in options}
     config = _USUAL | {key: value for key, value in options.items() if key not in _OF_KERBEROS}
+    config[f"dfs.client.failover.proxy.provider.{url.bucket}"] = _OF_THE_ACTIVE
 
     class Plain(Client):
         """Its writers are no streams of Python's, which close themselves when they are collected: on whatever

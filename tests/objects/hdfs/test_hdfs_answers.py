@@ -136,11 +136,19 @@ def test_options_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
             seen.update(given=given, of_kerberos=of_kerberos)
 
     monkeypatch.setattr(hdfs_native, "Client", Client)
-    options = {"dfs.client.failover.max.attempts": "7", "kerberos_keytab": "/k", "cache_dir": "/cache"}
-    open_store("hdfs://nn:8020/x", options, put_id_of=put_id_of, clock=Clock())
+    provider = "dfs.client.failover.proxy.provider.ha"
+    package = "org.apache.hadoop.hdfs.server.namenode.ha"
+    options = {
+        "dfs.client.failover.max.attempts": "7",
+        provider: f"{package}.ObserverReadProxyProvider",
+        "kerberos_keytab": "/k",
+        "cache_dir": "/cache",
+    }
+    open_store("hdfs://ha/x", options, put_id_of=put_id_of, clock=Clock())
     url, config = seen["given"]
-    assert url == "hdfs://nn:8020" and config["dfs.client.failover.max.attempts"] == "7"
-    assert config["dfs.client.failover.sleep.base.millis"] == "50" and len(config) == 3
+    assert url == "hdfs://ha" and config["dfs.client.failover.max.attempts"] == "7"
+    assert config[provider] == f"{package}.ConfiguredFailoverProxyProvider", "no stale answers"
+    assert config["dfs.client.failover.sleep.base.millis"] == "50" and len(config) == 4
     assert seen["of_kerberos"] == {"kerberos_keytab": "/k"}
 
 

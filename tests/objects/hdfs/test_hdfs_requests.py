@@ -190,6 +190,13 @@ def test_no_object_is_taken_for_a_folder(requests: HdfsRequests) -> None:
     assert requests.get("f/a", 1)[0] == b"x"
 
 
+def test_a_put_without_a_condition_is_never_unmet(hdfs: LocalHdfs, requests: HdfsRequests) -> None:
+    hdfs.before = once("rename", failing(FileExistsError("rename destination /t/a already exists")))
+    with pytest.raises(kc.StoreError, match="refuses a"):
+        requests.put("a", b"x", ALWAYS)
+    assert hdfs.files() == ["/t/~tmp"]
+
+
 def test_names_that_others_have(requests: HdfsRequests) -> None:
     """Here alone an object cannot have the name of another's folder."""
     requests.put("a", b"x", None)
