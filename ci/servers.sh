@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the object stores that tests/objects runs against, under build/servers: gofakes3 (S3, Go), Azurite
-# (Azure Blob, Node), and with --long versitygw (S3 over a folder, Go).
+# (Azure Blob, Node), and with --long versitygw (S3 over a folder, Go) and a cluster of HDFS (Java).
 #
 # What is there in the wanted version is kept.  What cannot be installed is said in capitals, and its tests
 # skip and say so: this script does not fail for it.  With a name, only that one is installed.
@@ -10,6 +10,7 @@ set -euo pipefail
 GOFAKES3=v1.2.0
 VERSITYGW=v1.8.0
 AZURITE=3.35.0 # the last for Node 20
+HDFS=3.4.1     # ci/hdfs.xml has it too
 PATIENCE_S=150 # an install takes 10 to 40 s
 
 long=no only=""
@@ -43,10 +44,12 @@ keep() {
 }
 
 from_go=(env GOBIN="$servers/bin" go install)
+from_maven=(mvn --quiet --batch-mode --file "$ROOT/ci/hdfs.xml" dependency:copy-dependencies)
 from_npm=(npm install --no-audit --no-fund --prefix "$servers/npm")
 
 keep gofakes3 "$GOFAKES3" go "${from_go[@]}" "github.com/johannesboyne/gofakes3/cmd/gofakes3@$GOFAKES3"
 keep azurite "$AZURITE" npm "${from_npm[@]}" "azurite@$AZURITE"
 if [ "$long" = yes ]; then
+    keep hdfs "$HDFS" mvn "${from_maven[@]}" -DoutputDirectory="$servers/hdfs"
     keep versitygw "$VERSITYGW" go "${from_go[@]}" "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"
 fi

@@ -104,7 +104,7 @@ def check_store(
     Parameters
     ----------
     url
-        `s3://`, `gs://`, `az://` or `abfss://`.
+        `s3://`, `gs://`, `az://`, `abfss://` or `hdfs://`.
     storage_options
         The client's keys: `access_key_id`, `secret_access_key`, `endpoint`, `region`, ...; without them it
         asks the environment, profiles and the machine's role.
@@ -121,7 +121,7 @@ def check_store(
     InvalidArgument
         The URL or an option is none.
     NotSupported
-        The client is not installed, there is none for `hdfs://` yet, or this process is the child of a fork.
+        The client is not installed, or this process is the child of a fork.
     """
     if not 1 <= threads <= 256 or not 0 < seconds <= 86_400:
         raise InvalidArgument(f"threads is 1 to 256 and seconds above 0, not {threads!r} and {seconds!r}")

@@ -1,10 +1,8 @@
-"""The client of S3, Google Cloud Storage and Azure Blob: ``Requests`` over obstore, an optional package.
+"""Which client a URL has, and that of S3, Google Cloud Storage and Azure Blob: ``Requests`` over obstore, an
+optional package.  That of HDFS is ``clients/hdfs_requests.py``.
 
 obstore repeats requests by itself unless told not to, and then says of our own object, whose answer was lost,
 that another's is there.  So each call here is one request, or one wave of them, and ``repeating.py`` repeats.
-
-After a fork its threads are gone and it waits for them for ever, also with a new store, once the parent has
-made a request.  So a child of such a process gets ``NotSupported``.
 
 A version is the etag on S3 and Azure, and on Google, whose conditions know no etags, the generation.
 """
@@ -22,6 +20,7 @@ from kudu_core.errors import Corruption, InvalidArgument, NotSupported, StoreErr
 from kudu_core.objects.answers import Beyond, meaning
 from kudu_core.objects.api import Always, Entry, Unknown
 from kudu_core.objects.cache_options import of_client
+from kudu_core.objects.clients.after_fork import about_to_ask, check_process
 from kudu_core.objects.fetching import cut, planned
 from kudu_core.objects.repeating import DEADLINE_S, RepeatingStore
 from kudu_core.objects.tally import Tally
@@ -45,20 +44,6 @@ _MOST_KEYS = {"s3": 1000, "gs": 1000, "az": 256, "abfss": 256}
 _MOST_LISTED = 1000
 
 
-class _Process:
-    """What a fork leaves of the client's threads."""
-
-    used = False
-    dead = False
-
-    @classmethod
-    def forked(cls) -> None:
-        cls.dead = cls.used
-
-
-os.register_at_fork(after_in_child=_Process.forked)
-
-
 def open_store(
     url: str,
     storage_options: Mapping[str, Any] | None = None,
@@ -74,18 +59,27 @@ def open_store(
     mapping for its HTTP client: ``timeout``, ``proxy_url``, ...  An endpoint with ``http://`` is taken at its
     word.
 
+    Of ``hdfs://`` they are keys of Hadoop's configuration (``clients/hdfs_client.py``).
+
     ``InvalidArgument`` for a URL or an option that is none; ``NotSupported`` where the client is not
-    installed, for ``hdfs://``, and in the child of a fork.
+    installed, and in the child of a fork.
     """
-    place = parse(url)
-    requests = ObstoreRequests(place, _made(place, of_client(storage_options)))
+    requests = requests_at(parse(url), storage_options)
     return RepeatingStore(requests, put_id_of, clock, deadline_s=deadline_s, spread=random.random)
+
+
+def requests_at(place: StoreUrl, storage_options: Mapping[str, Any] | None = None) -> Requests:
+    """The client of a place's scheme.  Errors are as of ``open_store``."""
+    options = of_client(storage_options)
+    if place.scheme == "hdfs":
+        from kudu_core.objects.clients.hdfs_client import connected
+
+        return connected(place, options)
+    return ObstoreRequests(place, _made(place, options))
 
 
 def _made(url: StoreUrl, options: dict[str, Any]) -> Any:
     """obstore's store."""
-    if url.scheme not in EXTRAS:
-        raise NotSupported(f"{url}: there is no client of {url.scheme}:// yet")
     check_process()
     try:
         from obstore import exceptions
@@ -129,15 +123,6 @@ def _is_plain_in_environment(scheme: str) -> bool:
         name.startswith(prefix) and "ENDPOINT" in name and value.startswith("http://")
         for name, value in os.environ.items()
     )
-
-
-def check_process() -> None:
-    """``NotSupported`` in a child whose parent has made a request before the fork."""
-    if _Process.dead:
-        raise NotSupported(
-            "this process was forked from one that has used an object store, and its client does not survive "
-            'that: start the child with "spawn"'
-        )
 
 
 class ObstoreRequests:
@@ -249,8 +234,7 @@ class ObstoreRequests:
         self._tally.repeated()
 
     def _asked(self, request: Callable[[], _T], path: str, asked: Asked = "other") -> _T:
-        check_process()
-        _Process.used = True
+        about_to_ask()
         from obstore.exceptions import BaseError
 
         try:
@@ -275,4 +259,4 @@ if TYPE_CHECKING:
         return store
 
 
-__all__ = ["ObstoreRequests", "open_store"]
+__all__ = ["ObstoreRequests", "open_store", "requests_at"]

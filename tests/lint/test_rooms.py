@@ -40,8 +40,12 @@ ALLOWED: dict[str, dict[str, str]] = {
         "_thread.start_new_thread": "of which an interrupt leaves either none or one that runs",
     },
     "objects/client.py": {
-        "os.register_at_fork": "the client's threads do not survive a fork",
         "os.environ": "the client takes from it what it is not given",
+    },
+    "objects/clients/after_fork.py": {"os.register_at_fork": "the clients' threads do not survive a fork"},
+    "objects/clients/hdfs_requests.py": {"os.urandom": "names of temporary files"},
+    "objects/clients/timed_calls.py": {
+        "kudu_core.common.run.workers.Worker": "calls that may wait for ever, and that are given up",
     },
     "objects/cache_options.py": {"os.environ": "where the cache is, of processes that are not told"},
     "objects/object_lease.py": {"kudu_core.common.run.workers.Worker": "a lease that is renewed"},

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.objects.places import Place, at, opened
+from tests.support.objects.places import STAND_IN, Place, at, opened
 from tests.support.objects.server import StoreServer
 from tests.support.objects.servers import PROGRAMS, Servers
 
-OWN = ("memory", "memory, generations", "s3", "gcs")
+OWN = ("memory", "memory, generations", "s3", "gcs", STAND_IN)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """versitygw takes minutes to install: only with --long."""
+    """versitygw and hdfs take minutes to install: only with --long."""
     long = metafunc.config.getoption("--long")
-    others = [name for name in PROGRAMS if long or name != "versitygw"]
+    others = [name for name in PROGRAMS if long or name not in ("versitygw", "hdfs")]
     if "place" in metafunc.fixturenames:
         metafunc.parametrize("place", [*OWN, *others], indirect=True)
     if "other" in metafunc.fixturenames:

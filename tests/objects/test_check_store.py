@@ -143,7 +143,7 @@ def test_what_is_not_the_stores_fault(server: StoreServer) -> None:
     [
         ("s4://x", {}, kc.InvalidArgument, "no scheme 's4'"),
         ("/data/t", {}, kc.InvalidArgument, "is no URL; those of stores are s3://bucket/folder"),
-        ("hdfs://nn/x", {}, kc.NotSupported, "no client of hdfs:// yet"),
+        ("hdfs://nn/x", {}, kc.InvalidArgument, "hdfs://nn/x/check-.* No NameNode hosts found"),
         ("s3://bucket", {"threads": 0}, kc.InvalidArgument, "threads is 1 to 256"),
         ("s3://bucket", {"seconds": 0}, kc.InvalidArgument, "seconds above 0"),
     ],

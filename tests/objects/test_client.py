@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import kudu_core as kc
-from kudu_core.objects import client as client_module
 from kudu_core.objects.api import Existing, Replaced
 from kudu_core.objects.client import open_store
+from kudu_core.objects.clients.after_fork import ClientThreads
 from kudu_core.objects.repeating import RepeatingStore
 from tests.objects.test_contract import body, id_of, together
 from tests.support.objects.fates import Fate, Rule
@@ -305,7 +305,7 @@ def test_a_fork_without_the_guard_hangs(s3: StoreServer) -> None:
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest has a handler, which would never run
             signal.alarm(2)
-            client_module._Process.dead = False
+            ClientThreads.dead = False
             store.put("b", b"child")
         finally:
             os._exit(0)  # also after an error: the child must not run the tests that follow

@@ -163,11 +163,6 @@ def test_what_does_not_fit(url: str, options: dict[str, Any], told: str) -> None
         open_store(url, options, put_id_of=put_id_of, clock=Clock())
 
 
-def test_hdfs_has_no_client_yet() -> None:
-    with pytest.raises(kc.NotSupported, match=r"no client of hdfs:// yet"):
-        open_store("hdfs://nn:8020/x", None, put_id_of=put_id_of, clock=Clock())
-
-
 @pytest.mark.parametrize(
     ("url", "extra"), [("s3://b1/x", "s3"), ("gs://b12/x", "gcs"), ("az://b1/x", "azure")]
 )

@@ -18,11 +18,15 @@ from typing import Any
 
 import pytest
 
+from kudu_core.common.run.clock import Clock
+from kudu_core.objects.client import open_store
+
 INSTALLED = Path(__file__).resolve().parents[3] / "build" / "servers"
 PROGRAMS = {
     "gofakes3": INSTALLED / "bin" / "gofakes3",
     "versitygw": INSTALLED / "bin" / "versitygw",
     "azurite": INSTALLED / "npm" / "node_modules" / ".bin" / "azurite-blob",
+    "hdfs": INSTALLED / "hdfs" / "hadoop-minicluster-3.4.1.jar",
 }
 BUCKET = "bucket"
 # Azurite's own, the same everywhere, and in its documentation.
@@ -71,14 +75,26 @@ class Servers:
         known = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": endpoint}
         return f"az://{BUCKET}", known
 
-    def _started(self, name: str, flags: list[str]) -> str:
+    def _hdfs(self) -> tuple[str, dict[str, Any]]:
+        """A name node and three data nodes in one process: of one data node a put waits half a second now and
+        then, until the name node has heard of its block."""
+        main = "org.apache.hadoop.test.MiniDFSClusterManager"
+        program = ["java", "-Xmx600m", "-cp", str(PROGRAMS["hdfs"].with_name("*")), main]
+        host = self._started("hdfs", ["-nnport", "{port}", "-datanodes", "3", "-format"], program)
+        url = f"hdfs://{host}"
+        put_id = bytes(16)  # no data node may be there yet
+        open_store(url, put_id_of=lambda *_: put_id, clock=Clock(), deadline_s=START_S).put("begin", put_id)
+        return url, {}
+
+    def _started(self, name: str, flags: list[str], program: list[str] | None = None) -> str:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         host = f"127.0.0.1:{port}"
         log = (self._folder / f"{name}.log").open("wb")
         with log:
-            command = [str(PROGRAMS[name]), *(flag.format(host=host, port=port) for flag in flags)]
+            command = program or [str(PROGRAMS[name])]
+            command = [*command, *(flag.format(host=host, port=port) for flag in flags)]
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
         self._processes.append(process)
 

@@ -1,0 +1,1 @@
+"""The clients of single kinds of stores, and what they need; ``objects.client`` chooses one."""
