@@ -306,6 +306,11 @@ class HdfsRequests:
             raise Unknown(str(error)) from None
         except (OSError, RuntimeError) as error:
             raise meaning(error, self._place, path) from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of Rust, and no Exception
+                raise
+            self._clients[:] = [self._connect()]
+            raise Unknown(f"the client of HDFS has failed: {error}") from None
 
 
 def _listed(client: HdfsClient, folder: str) -> list[HdfsStatus] | None:

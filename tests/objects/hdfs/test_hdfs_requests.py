@@ -269,6 +269,29 @@ def test_a_host_that_has_vanished(hdfs: LocalHdfs) -> None:
         store.read_bytes("a", 10)
 
 
+def test_a_panic_of_the_client(hdfs: LocalHdfs) -> None:
+    """It says nothing of the store, and ends no thread of ours."""
+
+    class PanicException(BaseException):
+        """As hdfs-native has it."""
+
+    made: list[LocalHdfs] = []
+
+    def connect() -> LocalHdfs:
+        made.append(hdfs)
+        return hdfs
+
+    requests = HdfsRequests(parse("hdfs://stand-in:8020/t"), connect)
+    requests.put("a", b"x", None)
+    hdfs.before = once("read", failing(PanicException("there is no reactor running")))
+    with pytest.raises(Unknown, match="there is no reactor running"):
+        requests.get("a", None)
+    assert requests.get("a", None)[0] == b"x" and len(made) == 2
+    hdfs.before = once("read", failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        requests.get("a", None)
+
+
 def test_more_bytes_may_take_longer(hdfs: LocalHdfs) -> None:
     requests = opened(hdfs, request_s=0.2)
     hdfs.before = once("close", lambda: threading.Event().wait(1.0))
