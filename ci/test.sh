@@ -50,24 +50,6 @@ rm -rf "$results"
 mkdir -p "$results"
 begun=$SECONDS
 
-# Tables of tests lie in memory where there is much of it: a test makes hundreds of files and syncs each, and
-# what a power cut leaves is asked of a file system that the tests make up.  --long takes the disk.
-memory=/dev/shm
-in_memory() {
-    [ "${#options[@]}" = 0 ] && [ -w "$memory" ] &&
-        awk -v most="$(df -Pk "$memory" | awk 'NR == 2 { print $4 }')" \
-            '/^MemAvailable/ { exit !($2 > 12000000 && most > 8000000) }' /proc/meminfo
-}
-places="" # of the tests' folders; empty: where pytest puts them
-if in_memory; then
-    for left in "$memory"/kudu-core-tests-*; do # of runs that were killed
-        kill -0 "${left##*-}" 2>/dev/null || rm -rf "$left"
-    done
-    places="$memory/kudu-core-tests-$$"
-    mkdir "$places"
-    trap 'rm -rf "$places"' EXIT
-fi
-
 # note NAME STATUS BEGUN: the outcome, for the summary.
 note() { printf '%s %s %s\n' "$1" "$2" "$((SECONDS - $3))" >>"$results/rooms"; }
 
@@ -100,7 +82,6 @@ run_rooms() {
         fi
         begun=$SECONDS
         status=0
-        [ -z "$places" ] || flags+=(--basetemp="$places/$room" -o tmp_path_retention_policy=failed)
         python -m pytest "$folder" ${flags[@]+"${flags[@]}"} -q --durations=5 --durations-min=5 \
             --junitxml="$results/$room.xml" -o junit_family=xunit2 || status=$?
         note "$room" "$status" "$begun"
@@ -147,4 +128,4 @@ else
 fi
 
 say "summary"
-python ci/summary.py "$results" "$((SECONDS - begun))"
+exec python ci/summary.py "$results" "$((SECONDS - begun))"

@@ -45,7 +45,7 @@ from tests.support.tables import Make
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
-CALLS = 3
+CALLS = 2
 """Calls of each story that the short run tries."""
 NEED_SPACE = frozenset({"create", "append", "pwrite", "mkdir", "link"})
 

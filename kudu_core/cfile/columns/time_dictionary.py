@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from kudu_core._ext.pages import blocks
 from kudu_core.cfile.columns.specs import DICTIONARY_WORDS, code_width
 from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.common.rows.allocation import allocate
@@ -26,9 +26,10 @@ WIDTH = 8
 _ROLES = ("insert_time", "timestamp")
 _WORD_BYTES = WIDTH + 4  # with its offset
 _FIXED_BYTES = 64  # of a section, about
-_MOST_SHARE = 0.8
+_MOST_FRACTION = 0.8
 """Codes and words must stay below this share of the times, or they only cost a step."""
 _SAMPLES, _ALL_DIFFER = 4096, 0.98
+_MOST_ROWS = (1 << 31) // WIDTH - 1  # offsets are int32
 
 
 def may_have_words(role: str, width: int) -> bool:
@@ -38,24 +39,27 @@ def may_have_words(role: str, width: int) -> bool:
 
 def build_time_dictionary(column: ColumnBuffers, role: str) -> tuple[ColumnBuffers, ColumnBuffers] | None:
     """Codes and words of a column of times; None of another role, or where a dictionary does not pay."""
-    if role not in _ROLES or column.length < 2:
+    if role not in _ROLES or not 2 <= column.length <= _MOST_ROWS:
         return None
     times = column.values.view("<u8")
     without = _packed_bits(times) // 8
-    if _MOST_SHARE * without <= _FIXED_BYTES + 2 * _WORD_BYTES:
+    if _MOST_FRACTION * without <= _FIXED_BYTES + 2 * _WORD_BYTES:
         return None
     sample = times[:: max(1, len(times) // _SAMPLES)]
     if len(np.unique(sample)) > _ALL_DIFFER * len(sample):
         return None
-    encoded = pa.array(times).dictionary_encode()
-    words = encoded.dictionary.to_numpy(zero_copy_only=False)
-    if len(words) > DICTIONARY_WORDS:
+    # As strings: the kernel hashes them and gives up where they are many; their order is another one.
+    ends = np.arange(0, WIDTH * len(times) + 1, WIDTH, dtype=np.int32)
+    built = blocks.dictionary_build(ends, column.values, None, DICTIONARY_WORDS, WIDTH * DICTIONARY_WORDS)
+    if built is None:
         return None
+    ordinals, _, data = built
+    words = data.view("<u8")
     order = np.argsort(words)
     ranks = np.empty(len(words), f"<u{code_width(len(words))}")
     ranks[order] = np.arange(len(words), dtype=ranks.dtype)
-    codes = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
-    if _FIXED_BYTES + len(words) * _WORD_BYTES + _packed_bits(codes) // 8 > _MOST_SHARE * without:
+    codes = ranks[ordinals]
+    if _FIXED_BYTES + len(words) * _WORD_BYTES + _packed_bits(codes) // 8 > _MOST_FRACTION * without:
         return None
     offsets = np.arange(0, WIDTH * len(words) + 1, WIDTH, dtype=np.int32)
     return (

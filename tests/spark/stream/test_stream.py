@@ -82,7 +82,7 @@ def test_changes_of_keys_are_looked_up_by_the_driver(
         wanted = table.changes(key=some, images="both").to_table()
         told = ks.changes(spark, table, images="both", key=some)
         before = sorted(str(row["_before"] and row["_before"]["v"]) for row in wanted.to_pylist())
-        assert sorted(str(row._before and row._before.v) for row in told.collect()) == before
+        assert sorted(str(row["_before"] and row["_before"]["v"]) for row in told.collect()) == before
     with pytest.raises(kc.KuduError, match="key"):
         ks.changes(spark, path, since, key={"nothing": 1})
 
