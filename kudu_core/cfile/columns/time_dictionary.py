@@ -46,11 +46,14 @@ def build_time_dictionary(column: ColumnBuffers, role: str) -> tuple[ColumnBuffe
     if _MOST_FRACTION * without <= _FIXED_BYTES + 2 * _WORD_BYTES:
         return None
     sample = times[:: max(1, len(times) // _SAMPLES)]
-    if len(np.unique(sample)) > _ALL_DIFFER * len(sample):
+    seen = len(np.unique(sample))
+    if seen > _ALL_DIFFER * len(sample):
         return None
+    # The kernel's memory is that of so many words.
+    most = DICTIONARY_WORDS if 2 * seen > len(sample) else min(4 * seen + 256, DICTIONARY_WORDS)
     # As strings: the kernel hashes them and gives up where they are many; their order is another one.
     ends = np.arange(0, WIDTH * len(times) + 1, WIDTH, dtype=np.int32)
-    built = blocks.dictionary_build(ends, column.values, None, DICTIONARY_WORDS, WIDTH * DICTIONARY_WORDS)
+    built = blocks.dictionary_build(ends, column.values, None, most, WIDTH * most)
     if built is None:
         return None
     ordinals, _, data = built
