@@ -74,8 +74,8 @@ def build_time_dictionary(column: ColumnBuffers, role: str) -> tuple[ColumnBuffe
 def _packed_bits(numbers: npt.NDArray[np.unsignedinteger]) -> int:
     """About how many bits they take as mini-blocks, each of as many bits as it has differences."""
     whole = len(numbers) // BLOCK_ROWS * BLOCK_ROWS
-    blocks = numbers[:whole].reshape(-1, BLOCK_ROWS)
-    spans: list[int] = (blocks.max(axis=1) - blocks.min(axis=1)).tolist()
+    full = numbers[:whole].reshape(-1, BLOCK_ROWS)
+    spans: list[int] = (full.max(axis=1) - full.min(axis=1)).tolist()
     bits = BLOCK_ROWS * sum(span.bit_length() for span in spans)
     rest = numbers[whole:]
     return bits + (len(rest) * int(rest.max() - rest.min()).bit_length() if len(rest) else 0)
@@ -94,6 +94,7 @@ def times_of(codes: ColumnBuffers, words: ColumnBuffers) -> ColumnBuffers:
     """The times that the codes say, which are those of words."""
     out = allocate(WIDTH * codes.length)
     ordinals = codes.values.view(f"<u{codes.width}")
+    # The codes are checked; another mode would make a copy of what goes out.
     np.take(words.values.view("<u8"), ordinals, out=out.view("<u8"), mode="clip")
     return ColumnBuffers(WIDTH, codes.length, out, None, codes.validity)
 
