@@ -12,6 +12,13 @@ from kudu_core.objects.clients import timed_calls
 from kudu_core.objects.clients.timed_calls import begin, side_by_side
 
 
+def until_idle() -> None:
+    """A thread is free a moment after its call has its result."""
+    until_s = time.monotonic() + 10
+    while not timed_calls.idle and time.monotonic() < until_s:
+        time.sleep(0.001)
+
+
 def test_results_and_errors() -> None:
     assert begin(lambda: 7).result(10) == 7
     with pytest.raises(ZeroDivisionError):
@@ -25,13 +32,11 @@ def test_a_thread_that_is_given_up_comes_back() -> None:
         call.result(0.05)
     back.set()
     assert call.result(10) is True
-    until_s = time.monotonic() + 10
-    while not timed_calls.idle and time.monotonic() < until_s:
-        time.sleep(0.001)
+    until_idle()
     before = threading.active_count()
     for _ in range(20):
         names.add(begin(threading.get_ident).result(10))
-        time.sleep(0.005)
+        until_idle()
     assert threading.active_count() == before, "it is used again"
 
 
