@@ -244,7 +244,7 @@ cdef list _shares(tuple known, GivenBatch batch):
     if router is None:
         return None
     ordinals = router.route_keys(batch.data, batch.offsets)
-    found = np.unique(ordinals).tolist()
+    found = (np.flatnonzero(np.bincount(ordinals + 1)) - 1).tolist()  # -1: no tablet
     if found[0] < 0:
         return None
     if len(found) == 1:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core.common.run.ordering import distinct
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -52,7 +54,7 @@ def ask_rows(columns: Iterable[ColumnPages], rows: npt.NDArray[np.int64]) -> Non
     asking = [column for column in columns if column.file.ask is not None]
     ask_sections(asking)
     for column in asking:
-        ask_numbers(column, np.unique(rows >> column.page_bits).tolist())
+        ask_numbers(column, distinct(rows >> column.page_bits).tolist())
 
 
 def ask_numbers(column: ColumnPages, numbers: Sequence[int]) -> None:

@@ -18,6 +18,7 @@ from kudu_core.cfile.columns.specs import DICTIONARY_WORDS, code_width
 from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.common.rows.allocation import allocate
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.run.ordering import distinct
 
 if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
@@ -46,7 +47,7 @@ def build_time_dictionary(column: ColumnBuffers, role: str) -> tuple[ColumnBuffe
     if _MOST_FRACTION * without <= _FIXED_BYTES + 2 * _WORD_BYTES:
         return None
     sample = times[:: max(1, len(times) // _SAMPLES)]
-    seen = len(np.unique(sample))
+    seen = len(distinct(sample))
     if seen > _ALL_DIFFER * len(sample):
         return None
     # The kernel's memory is that of so many words.

@@ -23,6 +23,7 @@ from kudu_core.cfile.columns.specs import KEY_INDEX_HEAD
 from kudu_core.cfile.pages.container import SECTION_BLOOM, SECTION_KEY_INDEX, Extent, FileReader
 from kudu_core.cfile.pages.page import BLOCK_ROWS, PAGE_ROWS
 from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.ordering import distinct
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class KeyReader:
         index_data, index_offsets = self.key_index()
         block_of = key_kernel.lower_bound(index_data, index_offsets, data, offsets, upper=True) - 1
         inside = np.flatnonzero(block_of >= 0)
-        needed = np.unique(block_of[inside])
+        needed = distinct(block_of[inside])
         if self.file.ask is not None:
             ask_rows(self._columns if self._keys_column is None else [self._keys_column], needed * BLOCK_ROWS)
         for first in range(0, len(needed), _FIND_BLOCKS):

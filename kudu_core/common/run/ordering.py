@@ -1,10 +1,12 @@
-"""Stable orders of unsigned integers: counted where few of them differ, else by one sort of machine words.
+"""Orders of integers: stable ones, counted where few differ, else by one sort of machine words; which differ.
 
 numpy's stable sorts of 64-bit integers compare and move twice as much as its plain sort, which is vectorised;
 value and position in one word sort the same way, wherever both fit.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,4 +49,20 @@ def order_of_pairs(first: I64, second: npt.NDArray[np.uint64]) -> I64:
     return by_first if by_second is None else by_second[by_first]
 
 
-__all__ = ["order_of_pairs", "stable_order"]
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values that differ of (n,) integers, in order: what ``np.unique`` says.
+
+    numpy 2.4 puts them into a hash table, which takes 200 ns a value where many differ (700 where they are a
+    million); to sort them takes 15, and to see that they are sorted 1.
+    """
+    if len(values) < 2:
+        return values.copy()
+    if bool((values[1:] < values[:-1]).any()):
+        values = np.sort(values)
+    first = np.empty(len(values), np.bool_)
+    first[0] = True
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return values[first]
+
+
+__all__ = ["distinct", "order_of_pairs", "stable_order"]

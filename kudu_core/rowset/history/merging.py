@@ -19,6 +19,7 @@ from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.cfile.pages.page import BLOCK_ROWS
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.run.ordering import distinct
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
@@ -121,7 +122,7 @@ def plan(
     edges = np.zeros((1, len(sources)), np.int64)
     if count > 1:
         wanted = np.arange(1, count) * (filled[-1] / count)
-        chosen = np.unique(np.searchsorted(filled, wanted))
+        chosen = distinct(np.searchsorted(filled, wanted))
         bounds = every.take(order[chosen[chosen > 0]])
         inner = np.array([[s.at.file.lower_bound(key) for s in sources] for key in bounds], np.int64)
         edges = np.concatenate([edges, inner.reshape(-1, len(sources))])

@@ -19,6 +19,7 @@ import numpy as np
 
 from kudu_core._ext.changes.chains import chain, settled
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.run.ordering import distinct
 from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.rowset.history.image import apart, cells_of
 from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, WindowChanges, meaning
@@ -226,8 +227,8 @@ class StraightHistory:
             rows = np.concatenate([store.rows for store in self.stores])
             lower, upper = int(rows.min()), int(rows.max()) + 1
             if len(rows) * _SPARSE_FACTOR < upper - lower:
-                distinct, rows = np.unique(rows, return_inverse=True)
-                lower, upper = 0, len(distinct)
+                known, rows = np.unique(rows, return_inverse=True)
+                lower, upper = 0, len(known)
             self._before, _ = chain(rows.reshape(-1), lower, upper - lower)
         return self._before
 
@@ -323,7 +324,7 @@ class _LookedUp:
         self.values = state.columns(ranges, self._lower, upper) if ranges else {}
         self._single: np.ndarray | None = None
         if single:
-            self._single = np.unique(np.concatenate(some)) if some else np.empty(0, np.int64)
+            self._single = distinct(np.concatenate(some)) if some else np.empty(0, np.int64)
             self.values |= cells_of(state, single, self._single)
         self._alone = {column.id for column in single}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kudu_core.common.rows.keys import EncodedKeys, encode_key
+from kudu_core.common.run.ordering import distinct
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.read.points import key_block
 from kudu_core.tablet.view.view import KeyBatch, View
@@ -68,7 +69,7 @@ def rows_in(store: Store, batch: KeyBatch, until: int) -> np.ndarray:
         rows = store.locate_at(batch.keys, batch.hashes, store.rows_at(until))
     else:
         rows = store.locate(batch.keys, batch.hashes)
-    found: np.ndarray = np.unique(rows[rows >= 0])
+    found: np.ndarray = distinct(rows[rows >= 0])
     return found
 
 

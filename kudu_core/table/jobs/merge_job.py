@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.run.locks import Claim
+from kudu_core.common.run.ordering import distinct
 from kudu_core.table.lifecycle.staging_folders import remove
 from kudu_core.tablet.compact.merge import MergeBuilder
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
@@ -87,7 +88,7 @@ def _tasks(
     # By the middle of a range among all bytes.
     middles = ((edges[:-1] + edges[1:]) / 2 * each).sum(axis=1) // TASK_BYTES
     tasks = []
-    for place in np.unique(middles).tolist():
+    for place in distinct(middles).tolist():
         numbers = np.flatnonzero(middles == place).tolist()
         order = Order.of(tablet, task, edges, numbers, directory)
         rows = int((edges[numbers[-1] + 1] - edges[numbers[0]]).sum())

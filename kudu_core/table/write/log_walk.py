@@ -30,6 +30,7 @@ from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, HeldLocks
+from kudu_core.common.run.ordering import distinct
 from kudu_core.errors import RowErrors
 from kudu_core.table.calls.call import Call, default_bytes, fitted, joined, starts_of
 from kudu_core.table.calls.decide import Decided, Net, decide_net
@@ -169,7 +170,7 @@ def _touched(tablets: Tablets, prepared: Prepared) -> Sequence[Tablet]:
     """Tablets that a batch may change, in their order."""
     if len(tablets) == 1:
         return tablets if (prepared.route >= 0).any() else []
-    ordinals = np.unique(prepared.route)
+    ordinals = distinct(prepared.route)
     return [tablets.of_ordinal(o) for o in ordinals[ordinals >= 0].tolist()]
 
 

@@ -20,6 +20,7 @@ from kudu_core.cfile.files.delta_format import REDO, UNDO
 from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.locks import Claim
+from kudu_core.common.run.ordering import distinct
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.deltastore import DeltaStore
@@ -181,7 +182,7 @@ def _fold(
     undo = DeltaEntries(
         entries.rowids, entries.timestamps, np.full(len(entries), UNDO_UPDATE, np.uint8), old_values
     )
-    touched = np.unique(np.concatenate([positions for positions, _ in old_values.values()]))
+    touched = distinct(np.concatenate([positions for positions, _ in old_values.values()]))
     ref = ColumnsRef(FileRef.of(name, meta), tuple(chosen), meta.statistics)
     return ref, undo.take(touched.astype(np.int64))
 

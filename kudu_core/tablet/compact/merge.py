@@ -21,6 +21,7 @@ import numpy as np
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.common.run.held_memory import release_free
 from kudu_core.common.run.locks import NOTHING, Claim
+from kudu_core.common.run.ordering import distinct
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InternalError
 from kudu_core.rowset.disk.deltastore import DeltaStore
@@ -319,7 +320,7 @@ class _MergeWalk:
                     )
                 place = np.searchsorted(self._starts[number], entries.rowids, side="right") - 1
                 moved = entries.at_rows(rows)
-                for output in np.unique(place).tolist():
+                for output in distinct(place).tolist():
                     mine = np.flatnonzero(place == output)
                     part = moved if len(mine) == len(moved) else moved.take(mine)
                     parts.setdefault(output, []).append(part)

@@ -12,6 +12,7 @@ import numpy as np
 
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, UNDO_ALIVE, UNDO_UPDATE
 from kudu_core.cfile.files.delta_format import REDO
+from kudu_core.common.run.ordering import distinct
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.entries import DeltaEntries, changes_between
 from kudu_core.rowset.history.joining import NEVER, Copies, Joined, LifetimeTurns, Unjoinable, join
@@ -91,7 +92,7 @@ class SharedKeys:
             raise Corruption(task.place.directory, 0, f"key {merged.keys[row]!r:.200}: {exc}") from exc
         entries = np.concatenate(turns[3])[joined.told]
         which = np.repeat(np.arange(len(pasts)), [len(part) for part in turns[0]])[joined.told]
-        told = {number: entries[which == number] for number in np.unique(which).tolist()}
+        told = {number: entries[which == number] for number in distinct(which).tolist()}
         return SharedKeys(numbers, at, key, of, joined, told)
 
 

@@ -19,6 +19,7 @@ from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.common.format.names import root_of
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.run.ordering import distinct
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import ColumnTooLarge, MemoryLimit
@@ -226,7 +227,7 @@ def build(tablet: Tablet, schema: Schema, view: View, net: NetChanges, staging: 
         changes.append((REDO_DELETE, *net.deletes))
     for op, block, batch, homes in changes:
         values = values_only(schema, block)
-        indices = np.unique(homes.store).tolist()
+        indices = distinct(homes.store).tolist()
         for index in indices:
             whole = len(indices) == 1
             mine = None if whole else np.flatnonzero(homes.store == index)

@@ -13,6 +13,7 @@ from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.cfile.files.delta_codes import REDO_DELETE
 from kudu_core.cfile.files.rows_file import RowsFile
 from kudu_core.common.rows.keys import EncodedKeys
+from kudu_core.common.run.ordering import distinct
 from kudu_core.rowset.disk.deltastore import DeltaStore
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.changelog import ChangeLog
@@ -110,7 +111,7 @@ def conflicts(part: IngestPart) -> bool:
             if lower < upper:
                 if part.undecided and (changes.changes(lower, upper)[2] >= REDO_DELETE).any():
                     return True
-                ordinals = np.unique(changes.changes(lower, upper)[1]).astype(np.int64)
+                ordinals = distinct(changes.changes(lower, upper)[1]).astype(np.int64)
                 if any_known(part, KeyBatch(memory.keys(last).take(ordinals))):
                     return True
     for rowset in view.changed:

@@ -16,6 +16,7 @@ from kudu_core.common.format.members import BROKEN
 from kudu_core.common.format.names import job_files, job_id, root_of
 from kudu_core.common.idempotence.writers import GIVEN_UP, AppliedWrite, Txn, stored_counts
 from kudu_core.common.rows.rowblock import RowBlock
+from kudu_core.common.run.ordering import distinct
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, Corruption, Fenced, KuduError, MemoryLimit, Poisoned
 from kudu_core.fs.missing import FileMissing
@@ -228,7 +229,7 @@ class Replay:
             in_memory = homes.store >= 0
             if in_memory.any() and any(
                 isinstance(tablet.view.stores[i], MemRowSet)
-                for i in np.unique(homes.store[in_memory]).tolist()
+                for i in distinct(homes.store[in_memory]).tolist()
             ):
                 raise Corruption(tablet.directory, 0, f"the record of {ts} inserts a key that is there")
             laying.insert(block, batch, homes.ghost)

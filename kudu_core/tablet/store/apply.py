@@ -20,6 +20,7 @@ import numpy as np
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_REINSERT, REDO_UPDATE
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.run.ordering import distinct
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InternalError
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
@@ -127,7 +128,7 @@ class Laying:
         ``store`` counts in ``tablet.view.stores``; ``columns`` are the new values (no key columns).
         ``times``: as of ``Change``.
         """
-        for index in np.unique(store).tolist():
+        for index in distinct(store).tolist():
             mine = np.flatnonzero(store == index)
             whole = len(mine) == len(store)
             self.change_one_store(
