@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
 from tests.lint.test_floors import FLOORS, INSIDE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +52,7 @@ def members() -> dict[str, str]:
     bases: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text()
-        for node in ast.parse(text).body:
+        for node in parsed(text).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = found.get(node.name, "") + (ast.get_source_segment(text, node) or "")
                 bases.setdefault(node.name, set()).update(b.id for b in node.bases if isinstance(b, ast.Name))
@@ -88,10 +89,10 @@ def last(node: ast.expr) -> str:
 def locks_of(file: str, tree: ast.Module) -> Iterator[str]:
     """What has a lock: ``Class.attribute``, or the file of one that is nobody's."""
     for top in tree.body:
-        for made in ast.walk(top):
+        for made in walk(top):
             if not isinstance(made, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
                 continue
-            if not any(isinstance(node, ast.Call) and last(node.func) in LOCKS for node in ast.walk(made)):
+            if not any(isinstance(node, ast.Call) and last(node.func) in LOCKS for node in walk(made)):
                 continue
             held: list[ast.expr] = [made.value] if made.value else []  # such as a dict's setdefault
             if isinstance(made, ast.Assign):
@@ -101,7 +102,7 @@ def locks_of(file: str, tree: ast.Module) -> Iterator[str]:
             names = [
                 node.attr
                 for part in held
-                for node in ast.walk(part)
+                for node in walk(part)
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
             ]
             if isinstance(top, ast.ClassDef):
@@ -119,7 +120,7 @@ def test_every_lock_has_its_place() -> None:
     made = {
         lock
         for path in sorted(PACKAGE.rglob("*.py"))
-        for lock in locks_of(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text()))
+        for lock in locks_of(path.relative_to(PACKAGE).as_posix(), parsed(path.read_text()))
     }
     assert len(made) > 30
     assert sorted(made - told) == [], "say there when it may be taken"
@@ -138,7 +139,7 @@ def test_every_lock_has_its_place() -> None:
     ],
 )
 def test_locks_are_found(text: str, lock: str) -> None:
-    assert set(locks_of("table/new.py", ast.parse(text))) == {lock}
+    assert set(locks_of("table/new.py", parsed(text))) == {lock}
 
 
 @pytest.mark.parametrize("walk", WALKS)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.lint.package.sources import over, parsed, walk
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kudu_core"
@@ -43,7 +43,7 @@ def imported(path: Path) -> Iterator[str]:
     """Full names of the modules that a file imports; ``from a import b`` gives ``a.b``."""
     text = path.read_text()
     if path.suffix == ".py":
-        for node in ast.walk(ast.parse(text)):
+        for node in walk(parsed(text)):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -62,7 +62,7 @@ def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", sources(".py", ".pyx", ".pxd"), ids=named)
+@over(sources(".py", ".pyx", ".pxd"))
 def test_imports_only_go_down(path: Path) -> None:
     room = room_of(path)
     assert room in FLOOR, f"{room} has no floor: add it to the design, docs/ARCHITECTURE.md and this test"
@@ -90,7 +90,7 @@ OPTIONAL = {"pandas", "polars", "duckdb", "obstore"}
 def test_optional_packages_are_imported_only_where_they_are_used() -> None:
     """pandas, Polars, DuckDB and obstore are no dependencies: never at the top of a module."""
     for path in sources(".py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path.read_text()).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 names = [node.module or ""]
@@ -194,7 +194,7 @@ def inside(module: str) -> tuple[str, str]:
     return room, package
 
 
-@pytest.mark.parametrize("path", sources(".py", ".pyx", ".pxd"), ids=named)
+@over(sources(".py", ".pyx", ".pxd"))
 def test_imports_only_go_down_inside_a_room(path: Path) -> None:
     room, package = inside(module_of(path))
     if room not in INSIDE or not package or package == "_shared":

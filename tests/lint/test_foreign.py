@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
+
 PACKAGE = Path(__file__).resolve().parents[2] / "kudu_core"
 
 # What reads an array's memory -> the files that may call it, and why.
@@ -46,7 +48,7 @@ READING: dict[str, dict[str, str]] = {
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[int, str, ast.Call]]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
             yield node.lineno, name, node
@@ -54,7 +56,7 @@ def calls(tree: ast.Module) -> Iterator[tuple[int, str, ast.Call]]:
 
 def sources() -> list[tuple[str, ast.Module]]:
     return [
-        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text()))
+        (path.relative_to(PACKAGE).as_posix(), parsed(path.read_text()))
         for path in sorted(PACKAGE.rglob("*.py"))
     ]
 
@@ -76,7 +78,7 @@ def test_foreign_memory_is_read_at_the_doors_alone() -> None:
 @pytest.mark.parametrize("file", ["common/rows/conform.py", "table/calls/conform.py", "table/jobs/stager.py"])
 def test_what_is_taken_over_was_cast(file: str) -> None:
     """``from_arrow`` asserts the type, which ``cast`` sees to: who calls one calls both, and names it."""
-    tree = ast.parse((PACKAGE / file).read_text())
+    tree = parsed((PACKAGE / file).read_text())
     taken = [node for _, name, node in calls(tree) if name == "from_arrow"]
     assert taken
     assert any(name == "cast" for _, name, _ in calls(tree))
@@ -91,5 +93,5 @@ def test_the_two_doors_ask() -> None:
         "common/types/casts.py": {"extent_of", "is_null_throughout", "check_bytes"},
     }
     for file, wanted in asked.items():
-        names = {name for _, name, _ in calls(ast.parse((PACKAGE / file).read_text()))}
+        names = {name for _, name, _ in calls(parsed((PACKAGE / file).read_text()))}
         assert wanted <= names, file

@@ -11,6 +11,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from tests.lint.package.sources import parsed, walk
+
 ROOT = Path(__file__).resolve().parents[2]
 DOOR = "tests/support/inside.py"
 ROOMS = ("tests", "bench", "examples")
@@ -40,9 +42,9 @@ def named(path: Path) -> str:
 def defined(tree: ast.AST) -> set[str]:
     """Private names of classes: methods, and what is assigned to their objects."""
     found = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ClassDef):
-            for inner in ast.walk(node):
+            for inner in walk(node):
                 if isinstance(inner, ast.FunctionDef):
                     found.add(inner.name)
                 elif isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
@@ -57,23 +59,23 @@ def defined(tree: ast.AST) -> set[str]:
 def private_names() -> frozenset[str]:
     """Of all classes of the package."""
     files = (ROOT / "kudu_core").rglob("*.py")
-    return frozenset().union(*(defined(ast.parse(path.read_text())) for path in files))
+    return frozenset().union(*(defined(parsed(path.read_text())) for path in files))
 
 
 def own_names(path: Path) -> set[str]:
     """Private names of the classes beside a file of ``tests/support``, which are the tests' own."""
     if not named(path).startswith("tests/support/"):
         return set()
-    return set().union(*(defined(ast.parse(beside.read_text())) for beside in path.parent.glob("*.py")))
+    return set().union(*(defined(parsed(beside.read_text())) for beside in path.parent.glob("*.py")))
 
 
 def looks(text: str, private: frozenset[str]) -> list[tuple[int, str]]:
     """(line, name) of each private name of the package that is asked of another object."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     wanted = private - defined(tree)
     return [
         (node.lineno, node.attr)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in wanted and ast.unparse(node.value) != "self"
     ]
 

@@ -15,6 +15,7 @@ from kudu_core._ext.keys import block_search
 from kudu_core.common.schema import schema
 from kudu_core.table.runs import spilled
 from kudu_core.table.runs import staged as job_runs
+from tests.lint.package.sources import parsed, walk
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kudu_core"
@@ -61,7 +62,7 @@ def constants() -> Iterator[str]:
     for room in ROOMS:
         for path in sorted((PACKAGE / room).rglob("*.py")):
             name = str(path.relative_to(PACKAGE).with_suffix(""))
-            for node in ast.parse(path.read_text()).body:
+            for node in parsed(path.read_text()).body:
                 targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
                 for target in targets:
                     if isinstance(target, ast.Name) and LIMIT_LIKE.fullmatch(target.id):
@@ -96,8 +97,8 @@ def test_whole_files_are_read_up_to_a_limit_of_the_table() -> None:
     seen = 0
     for room in ROOMS:
         for path in sorted((PACKAGE / room).rglob("*.py")):
-            tree, module = ast.parse(path.read_text()), str(path.relative_to(PACKAGE).with_suffix(""))
-            for call in ast.walk(tree):
+            tree, module = parsed(path.read_text()), str(path.relative_to(PACKAGE).with_suffix(""))
+            for call in walk(tree):
                 if isinstance(call, ast.Call) and getattr(call.func, "attr", None) == "read_bytes":
                     limit = ast.unparse(call.args[-1])
                     seen += 1

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kudu_core.wal import Log
+from tests.lint.package.sources import over, parsed, walk
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kudu_core"
@@ -62,7 +63,7 @@ def is_lock(node: ast.expr) -> bool:
 
 def found(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, name) of what the rules speak of."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call):
             name = last(node.func)
             if name in MADE | WAITED | TAKEN:
@@ -78,9 +79,9 @@ def found(tree: ast.AST) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.FunctionDef) and any(
             last(d) in ("contextmanager", "asynccontextmanager") for d in node.decorator_list
         ):
-            for inner in ast.walk(node):
+            for inner in walk(node):
                 if isinstance(inner, ast.With) and any(is_lock(item.context_expr) for item in inner.items):
-                    if any(isinstance(deep, ast.Yield | ast.YieldFrom) for deep in ast.walk(inner)):
+                    if any(isinstance(deep, ast.Yield | ast.YieldFrom) for deep in walk(inner)):
                         yield inner.lineno, "a contextmanager that yields under a lock"
 
 
@@ -89,9 +90,9 @@ def unallowed(path: Path, tree: ast.AST) -> list[str]:
     return [f"{named(path)}:{line}: {name}" for line, name in found(tree) if name not in allowed]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
+@over(SOURCES)
 def test_locks_are_taken_by_with_alone(path: Path) -> None:
-    wrong = unallowed(path, ast.parse(path.read_text()))
+    wrong = unallowed(path, parsed(path.read_text()))
     assert not wrong, "see kudu_core/common/run/locks.py (or give the reason in ALLOWED):\n" + "\n".join(
         wrong
     )
@@ -99,7 +100,7 @@ def test_locks_are_taken_by_with_alone(path: Path) -> None:
 
 def test_what_is_allowed_is_done() -> None:
     for name, allowed in ALLOWED.items():
-        done = {what for _, what in found(ast.parse((PACKAGE / name).read_text()))}
+        done = {what for _, what in found(parsed((PACKAGE / name).read_text()))}
         assert set(allowed) <= done, f"{name}: no longer needed: {set(allowed) - done}"
 
 
@@ -116,7 +117,7 @@ def test_what_is_allowed_is_done() -> None:
     ],
 )
 def test_the_rules_find_what_they_are_for(text: str) -> None:
-    assert unallowed(PACKAGE / "table/new.py", ast.parse(text))
+    assert unallowed(PACKAGE / "table/new.py", parsed(text))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_the_rules_find_what_they_are_for(text: str) -> None:
     ["with self._mutex:\n pass", "@contextmanager\ndef used(self):\n with self._mutex:\n  a = 1\n yield a"],
 )
 def test_the_rules_leave_the_rest(text: str) -> None:
-    assert not unallowed(PACKAGE / "table/new.py", ast.parse(text))
+    assert not unallowed(PACKAGE / "table/new.py", parsed(text))
 
 
 # ---- a loop at the beginning of a try ----
@@ -133,18 +134,18 @@ def test_the_rules_leave_the_rest(text: str) -> None:
 def first_loops(tree: ast.AST) -> Iterator[int]:
     """Lines of ``try:`` that begin with ``while``.  Where a loop goes back, CPython looks for signals as if
     it were before the loop's first opcode: in 3.13 before the ``try``, whose handlers are passed by."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Try) and node.body and isinstance(node.body[0], ast.While):
             yield node.lineno
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
+@over(SOURCES)
 def test_no_try_begins_with_a_while(path: Path) -> None:
-    assert not list(first_loops(ast.parse(path.read_text())))
+    assert not list(first_loops(parsed(path.read_text())))
 
 
 def test_the_rule_finds_such_a_loop() -> None:
-    assert list(first_loops(ast.parse("try:\n while a():\n  b()\nfinally:\n c()")))
+    assert list(first_loops(parsed("try:\n while a():\n  b()\nfinally:\n c()")))
 
 
 # ---- events are told under no lock ----
@@ -152,21 +153,21 @@ def test_the_rule_finds_such_a_loop() -> None:
 
 def told_under_locks(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, function) where a listener is called in the body of a ``with`` on a lock."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.With) and any(is_lock(item.context_expr) for item in node.items):
-            for inner in ast.walk(node):
+            for inner in walk(node):
                 if isinstance(inner, ast.Call) and last(inner.func) in FOREIGN:
                     yield inner.lineno, last(inner.func)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
+@over(SOURCES)
 def test_listeners_are_called_under_no_lock(path: Path) -> None:
-    wrong = [f"{named(path)}:{line}: {name}" for line, name in told_under_locks(ast.parse(path.read_text()))]
+    wrong = [f"{named(path)}:{line}: {name}" for line, name in told_under_locks(parsed(path.read_text()))]
     assert not wrong, wrong
 
 
 def test_the_rule_finds_such_a_call() -> None:
-    assert list(told_under_locks(ast.parse("with self._mutex:\n self._tell(event)")))
+    assert list(told_under_locks(parsed("with self._mutex:\n self._tell(event)")))
 
 
 # ---- finalizers ----
@@ -178,22 +179,22 @@ FINALIZERS = {
 lock of something else waits for itself."""
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
+@over(SOURCES)
 def test_finalizers_are_known(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    made = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__del__"]
+    tree = parsed(path.read_text())
+    made = [n for n in walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__del__"]
     assert not made or named(path) in FINALIZERS, f"say in FINALIZERS why no lock can be held: {named(path)}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
+@over(SOURCES)
 def test_no_function_inside_another_calls_itself(path: Path) -> None:
     """It would be held by its own closure, and with it whatever the closure holds, until the collector comes:
     views, and so the files of rowsets that were replaced."""
-    for outer in ast.walk(ast.parse(path.read_text())):
+    for outer in walk(parsed(path.read_text())):
         if isinstance(outer, ast.FunctionDef):
-            for inner in ast.walk(outer):
+            for inner in walk(outer):
                 if isinstance(inner, ast.FunctionDef) and inner is not outer:
-                    called = [n.func for n in ast.walk(inner) if isinstance(n, ast.Call)]
+                    called = [n.func for n in walk(inner) if isinstance(n, ast.Call)]
                     names = {f.id for f in called if isinstance(f, ast.Name)}
                     assert inner.name not in names, f"{named(path)}:{inner.lineno}: {inner.name}"
 
@@ -211,13 +212,13 @@ OTHERS = {"table/lifecycle/create.py": "a table that is being made has no log ye
 
 def calls_in_order(nodes: list[ast.stmt]) -> list[ast.Call]:
     """As they are made: one among the arguments of another comes first."""
-    found = [one for node in nodes for one in ast.walk(node) if isinstance(one, ast.Call)]
+    found = [one for node in nodes for one in walk(node) if isinstance(one, ast.Call)]
     return sorted(found, key=lambda call: (call.end_lineno, call.end_col_offset))
 
 
 def late(tree: ast.AST) -> Iterator[int]:
     """Lines of handlers that call something else before they poison."""
-    for handler in ast.walk(tree):
+    for handler in walk(tree):
         if isinstance(handler, ast.ExceptHandler):
             calls = calls_in_order(handler.body)
             if any(last(call.func) in POISONS for call in calls) and last(calls[0].func) not in POISONS:
@@ -226,20 +227,20 @@ def late(tree: ast.AST) -> Iterator[int]:
 
 def handed_on(tree: ast.AST) -> Iterator[int]:
     """Lines where ``poison=`` is given what is not another's ``poison``."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "poison" and last(node.value) not in POISONS:
             yield node.value.lineno
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
+@over(SOURCES)
 def test_a_handler_that_poisons_does_so_first(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path.read_text())
     assert not list(late(tree)), f"{named(path)}: see docs/protocol.md W8"
     assert named(path) in OTHERS or not list(handed_on(tree)), f"{named(path)}: see docs/protocol.md W8"
 
 
 def test_what_else_is_told_of_failures_is_there() -> None:
-    assert all(list(handed_on(ast.parse((PACKAGE / name).read_text()))) for name in OTHERS)
+    assert all(list(handed_on(parsed((PACKAGE / name).read_text()))) for name in OTHERS)
 
 
 @pytest.mark.parametrize(
@@ -254,8 +255,8 @@ def test_what_else_is_told_of_failures_is_there() -> None:
     ],
 )
 def test_the_rule_finds_handlers_that_poison_late(text: str, found: bool) -> None:
-    assert bool(list(late(ast.parse(text)))) == found
-    assert list(handed_on(ast.parse("Manifest(poison=lambda error: None)"))) == [1]
+    assert bool(list(late(parsed(text)))) == found
+    assert list(handed_on(parsed("Manifest(poison=lambda error: None)"))) == [1]
 
 
 def test_what_poisons_is_compiled() -> None:
@@ -283,15 +284,15 @@ def replaced_without(tree: ast.AST, under: bool = False) -> Iterator[tuple[int, 
         for target in targets if not held else ():
             member = ast.unparse(target)
             if member.startswith("self.") and isinstance(node, ast.Assign | ast.AugAssign):
-                read = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Attribute)}
+                read = {ast.unparse(n) for n in walk(node.value) if isinstance(n, ast.Attribute)}
                 if member in read or isinstance(node, ast.AugAssign):
                     yield node.lineno, member
         yield from replaced_without(node, held)
 
 
-@pytest.mark.parametrize("path", SHARED, ids=named)
+@over(SHARED)
 def test_what_is_shared_is_replaced_under_a_lock(path: Path) -> None:
-    found = replaced_without(ast.parse(path.read_text()))
+    found = replaced_without(parsed(path.read_text()))
     wrong = [f"{named(path)}:{line}: {member}" for line, member in found]
     assert not wrong, wrong
 
@@ -300,6 +301,6 @@ def test_what_is_shared_is_replaced_under_a_lock(path: Path) -> None:
     "text", ["self._failed = {k: v for k, v in self._failed.items() if v}", "self.count += 1"]
 )
 def test_the_rule_finds_such_a_replacement(text: str) -> None:
-    assert list(replaced_without(ast.parse(f"def note(self):\n {text}")))
-    assert not list(replaced_without(ast.parse(f"def note(self):\n with self._mutex:\n  {text}")))
-    assert not list(replaced_without(ast.parse(f"def __init__(self):\n {text}")))
+    assert list(replaced_without(parsed(f"def note(self):\n {text}")))
+    assert not list(replaced_without(parsed(f"def note(self):\n with self._mutex:\n  {text}")))
+    assert not list(replaced_without(parsed(f"def __init__(self):\n {text}")))

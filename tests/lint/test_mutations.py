@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.lint.package.sources import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -40,7 +42,7 @@ def test_a_mutation_is_another_program(runner: ModuleType, seed: int) -> None:
     found = list(runner.mutations())
     for mutation in random.Random(seed).sample(found, 60):
         source = (ROOT / mutation.path).read_text()
-        assert ast.dump(ast.parse(runner.mutated(source, mutation))) != ast.dump(ast.parse(source)), mutation
+        assert ast.dump(parsed(runner.mutated(source, mutation))) != ast.dump(parsed(source)), mutation
 
 
 def test_what_is_known_to_be_equivalent_is_there_and_explained(runner: ModuleType) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
+
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOLS = [ROOT / "docs" / "protocol.md", ROOT / "docs" / "protocol-objects.md"]
 SOURCES = {".py", ".pyx", ".pxd", ".pyi"}
@@ -68,7 +70,7 @@ def remarks(source: str) -> Iterator[tuple[int, str]]:
 
 def strings(source: str) -> Iterator[tuple[int, str]]:
     """(line, text) of strings of a module that name a rule, as checks report it."""
-    for node in ast.walk(ast.parse(source)):
+    for node in walk(parsed(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and TOLD.match(node.value):
             yield node.lineno, node.value
 

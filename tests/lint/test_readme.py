@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPARK = "## With PySpark"
+# Small shuffles for small rows; else the test is about 200 tasks at a time that do nothing.
+SMALL = "--conf spark.sql.shuffle.partitions=2 --conf spark.ui.enabled=false pyspark-shell"
 
 
 def run(text: str, folder: Path) -> None:
@@ -28,7 +30,8 @@ def run(text: str, folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", script.name],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        env=os.environ
+        | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": SMALL},
         capture_output=True,
         text=True,
         timeout=300,

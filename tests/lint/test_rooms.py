@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kudu_core"
 
@@ -94,7 +96,7 @@ def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of every use of an imported module or name, and of builtins that are called."""
     known: dict[str, str] = {}
     modules: set[str] = set()  # names of whole modules: hasattr(os, ...) uses nothing of it
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.asname or alias.name.split(".")[0]
@@ -104,8 +106,8 @@ def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
             for alias in node.names:
                 known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     # Of os.path.abspath only the whole is judged, not os and os.path, which it contains.
-    halves = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
+    halves = {id(node.value) for node in walk(tree) if isinstance(node, ast.Attribute)}
+    for node in walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and id(node) not in halves:
             parts: list[str] = []
             inner: ast.expr = node
@@ -128,7 +130,7 @@ def test_files_time_and_threads_have_their_rooms() -> None:
         allowed = [
             rule for where, rules in ALLOWED.items() if place(path).startswith(where) for rule in rules
         ]
-        for line, name in names_used(ast.parse(path.read_text())):
+        for line, name in names_used(parsed(path.read_text())):
             restricted = name in BUILTINS or any(covers(rule, name) for rule in RESTRICTED)
             if restricted and not any(covers(rule, name) for rule in allowed):
                 found.append(f"{place(path)}:{line}: {name}")
@@ -137,7 +139,7 @@ def test_files_time_and_threads_have_their_rooms() -> None:
 
 @pytest.mark.parametrize("text", ["import os\nos.remove('x')", "open('x')", "from time import time\ntime()"])
 def test_the_rule_finds_what_it_is_for(text: str) -> None:
-    names = [name for _, name in names_used(ast.parse(text))]
+    names = [name for _, name in names_used(parsed(text))]
     assert any(name in BUILTINS or any(covers(rule, name) for rule in RESTRICTED) for name in names)
 
 
@@ -145,11 +147,11 @@ def test_no_exception_is_swallowed() -> None:
     """``except Exception: pass`` hides what nobody thought of.  Name the exception, or tell somebody."""
     found = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in walk(parsed(path.read_text())):
             if not isinstance(node, ast.ExceptHandler):
                 continue
             caught = (
-                {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
+                {n.id for n in walk(node.type) if isinstance(n, ast.Name)}
                 if node.type
                 else {"everything"}
             )
@@ -191,6 +193,6 @@ def test_sources_are_ascii_and_have_a_docstring() -> None:
         text = path.read_text()
         if not text.isascii():
             found.append(f"{place(path)}: not ASCII")
-        if text.strip() and not ast.get_docstring(ast.parse(text)):
+        if text.strip() and not ast.get_docstring(parsed(text)):
             found.append(f"{place(path)}: no docstring at the top")
     assert not found, "\n".join(found)

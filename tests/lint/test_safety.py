@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import over, parsed, walk
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kudu_core"
 PYTHON = sorted(PACKAGE.rglob("*.py"))
@@ -29,14 +31,14 @@ def room(path: Path) -> str:
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     """(full name as written, call)."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
 
 
 def imports(tree: ast.AST) -> set[str]:
     found = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -44,9 +46,9 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=named)
+@over(PYTHON)
 def test_no_code_in_data(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path.read_text())
     assert not imports(tree) & RUNS_CODE, f"{named(path)} imports {imports(tree) & RUNS_CODE}"
     for name, call in calls(tree):
         where = f"{named(path)}:{call.lineno}: {name}"
@@ -58,16 +60,16 @@ def test_no_code_in_data(path: Path) -> None:
         assert given.get("dtype") not in ("object", "np.object_", "'O'", "'object'"), f"{where}: object array"
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=named)
+@over(KERNELS)
 def test_kernels_hold_no_objects(path: Path) -> None:
     text = path.read_text()
     found = re.search(r"\b(pickle|marshal|object_|PyObject_Call|allow_pickle)\b|dtype\s*=\s*object", text)
     assert not found, f"{named(path)}: {found and found.group()}"
 
 
-@pytest.mark.parametrize("path", [p for p in PYTHON if room(p) not in ("fs", "engines")], ids=named)
+@over([p for p in PYTHON if room(p) not in ("fs", "engines")])
 def test_only_fs_touches_files(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path.read_text())
     assert not imports(tree) & SYSTEM, f"{named(path)} imports {imports(tree) & SYSTEM}"
     for name, call in calls(tree):
         assert name != "open" and not name.startswith(("os.open", "os.write", "os.unlink", "os.rename")), (
@@ -82,10 +84,10 @@ def test_errors_are_not_swallowed() -> None:
     """An ``except`` of everything says why, in words after its ``noqa``, and does something."""
     for path in PYTHON:
         lines = path.read_text().splitlines()
-        for node in ast.walk(ast.parse("\n".join(lines))):
+        for node in walk(parsed("\n".join(lines))):
             if isinstance(node, ast.ExceptHandler):
                 wide = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
-                raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+                raises = any(isinstance(inner, ast.Raise) for inner in walk(node))
                 empty = all(isinstance(inner, ast.Pass) for inner in node.body)
                 where = f"{named(path)}:{node.lineno}"
                 assert not (wide and empty), where
@@ -97,15 +99,15 @@ def test_rows_of_arrays_are_not_sorted_as_structures() -> None:
     """``unique(axis=)`` compares rows as structures, which NumPy does in Python: an interrupt amid that comes
     out as a TypeError."""
     for path in PYTHON:
-        for name, call in calls(ast.parse(path.read_text())):
+        for name, call in calls(parsed(path.read_text())):
             by_row = name.endswith(".unique") and any(word.arg == "axis" for word in call.keywords)
             assert not by_row, f"{named(path)}:{call.lineno}: pack each row into one value"
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=named)
+@over(PYTHON)
 def test_values_that_differ_are_not_hashed(path: Path) -> None:
     """``np.unique`` alone puts them into a hash table since numpy 2.4: up to 45 times the time of a sort."""
-    for name, call in calls(ast.parse(path.read_text())):
+    for name, call in calls(parsed(path.read_text())):
         assert not hashes(name, call), f"{named(path)}:{call.lineno}: distinct() of common/run/ordering.py"
 
 
@@ -118,16 +120,16 @@ def hashes(name: str, call: ast.Call) -> bool:
     [("np.unique(rows)", True), ("np.unique(rows, return_inverse=True)", False), ("distinct(rows)", False)],
 )
 def test_the_rule_finds_such_calls(text: str, found: bool) -> None:
-    assert any(hashes(name, call) for name, call in calls(ast.parse(text))) == found
+    assert any(hashes(name, call) for name, call in calls(parsed(text))) == found
 
 
 BLAS = {"dot", "vdot", "inner", "outer", "matmul", "tensordot", "einsum", "linalg", "multi_dot", "cov"}
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=named)
+@over(PYTHON)
 def test_nothing_wakes_the_threads_of_blas(path: Path) -> None:
     """After a call they spin for a while, each on a core, and doubled the processor time of a bulk load."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in walk(parsed(path.read_text())):
         found = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
         found |= isinstance(node, ast.Attribute) and node.attr in BLAS
         assert not found, f"{named(path)}:{getattr(node, 'lineno', 0)}: multiply and sum instead"

@@ -18,6 +18,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core import errors
+from tests.lint.package.sources import parsed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -106,7 +107,7 @@ def test_every_public_name_is_there_when_it_is_used() -> None:
 
 
 def test_what_type_checkers_see_is_what_is_loaded() -> None:
-    (block,) = [node for node in ast.parse(INIT.read_text()).body if is_type_checking(node)]
+    (block,) = [node for node in parsed(INIT.read_text()).body if is_type_checking(node)]
     seen = {
         alias.name: node.module
         for node in block.body

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
 from tests.lint.test_floors import module_of, modules_imported, sources
 
 SAME_CLASS: dict[str, str] = {}
@@ -39,7 +40,7 @@ def classes(path: Path) -> Iterator[str]:
     """Classes of a Python module; classes, structs and enumerations of a kernel."""
     text = path.read_text()
     if path.suffix == ".py":
-        yield from (node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef))
+        yield from (node.name for node in walk(parsed(text)) if isinstance(node, ast.ClassDef))
     else:
         yield from (name or struct for name, struct in DECLARED.findall(text))
 

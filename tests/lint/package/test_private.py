@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
 from tests.lint.test_floors import PACKAGE, module_of, modules_imported, named, sources
 
 EXCEPTIONS: dict[str, str] = {}
@@ -44,7 +45,7 @@ def defined(text: str, *, kernel: bool) -> set[str]:
             name for owner, name in ASKED_IN_KERNEL.findall(text) if owner in OWN
         }
     found = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in walk(parsed(text)):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found.add(node.name)
@@ -60,7 +61,7 @@ def asked(text: str, *, kernel: bool) -> Iterator[tuple[str, str]]:
     if kernel:
         yield from ((owner, name) for owner, name in ASKED_IN_KERNEL.findall(text) if owner not in OWN)
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in walk(parsed(text)):
         match node:
             case ast.Attribute(value=owner) if is_private(node.attr) and ast.unparse(owner) not in OWN:
                 yield ast.unparse(owner), node.attr
@@ -75,7 +76,7 @@ def imports(text: str, *, kernel: bool) -> Iterator[tuple[str, str]]:
         lines = re.findall(r"^from\s+(kudu_core[\w.]*)\s+c?import\s+(\([^)]*\)|.*)$", text, re.MULTILINE)
         taken = [(module, name) for module, names in lines for name in re.findall(r"\w+", names)]
     else:
-        found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+        found = [node for node in walk(parsed(text)) if isinstance(node, ast.ImportFrom)]
         taken = [(node.module or "", alias.name) for node in found for alias in node.names]
     for module, name in taken:
         if module.split(".")[0] == "kudu_core" and is_private(name) and name != "_ext":

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
+
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("tests", "bench", "examples", "ci")
 OURS = ("kudu_core", "pyspark_kudu_core", "tests")
@@ -37,7 +39,7 @@ def names_of(module: str) -> frozenset[str] | None:
         source = source / "__init__.py"
         if not source.exists():
             return frozenset(names)
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in walk(parsed(source.read_text())):
         match node:
             case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
                 names.add(node.name)
@@ -49,7 +51,7 @@ def names_of(module: str) -> frozenset[str] | None:
 
 
 def missing(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in walk(parsed(path.read_text())):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] in OURS and source_of(alias.name) is None:

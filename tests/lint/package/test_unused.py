@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import kudu_core as kc
+from tests.lint.package.sources import parsed, walk
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "kudu_core"
@@ -66,12 +67,12 @@ def defined(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def said(tree: ast.Module) -> Iterator[str]:
     """Names that a module uses: not those that it defines, lists in ``__all__`` or only imports."""
     listed: set[int] = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            listed |= {id(inner) for inner in ast.walk(node)}
+            listed |= {id(inner) for inner in walk(node)}
         if isinstance(node, Definition | ast.Module) and ast.get_docstring(node, clean=False) is not None:
             listed.add(id(node.body[0].value))  # type: ignore[attr-defined]
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if id(node) in listed:
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -99,7 +100,7 @@ def unused() -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
     uses = set(written())
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text())
+        tree = parsed(path.read_text())
         uses.update(said(tree))
         for name, line in defined(tree):
             places.setdefault(name, []).append(f"{path.relative_to(ROOT)}:{line}")
@@ -123,7 +124,7 @@ def test_what_may_stay_is_there_and_still_unused() -> None:
 
 
 def test_a_name_that_nothing_says_is_found() -> None:
-    tree = ast.parse("""
+    tree = parsed("""
 from abc import ABC
 from elsewhere import Base
 __all__ = ["listed"]

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.lint.package.sources import parsed, walk
+
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "kudu_core"
 PROPORTIONS = ("_FRACTION", "_DIVISOR", "_FACTOR")
 
 
 def modules() -> dict[str, ast.Module]:
-    found = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    found = {str(path.relative_to(ROOT)): parsed(path.read_text()) for path in PACKAGE.rglob("*.py")}
     assert len(found) > 100
     return found
 
@@ -49,18 +51,18 @@ def divisors_wrong(path: str, tree: ast.AST) -> list[str]:
     """Divisors that do not divide, and factors and fractions that are divided by alone."""
     divides = {
         id(name)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv)
-        for name in ast.walk(node.right)
+        for name in walk(node.right)
     }
     used = [
         (getattr(node, "attr", getattr(node, "id", "")), node)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
     ]
     alone = {
         id(node.right)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv)
     }
     return [
@@ -94,7 +96,7 @@ def test_proportions_say_whether_they_divide() -> None:
     ],
 )
 def test_uses_that_are_wrong_are_seen(text: str, said: str | None) -> None:
-    found = divisors_wrong("x", ast.parse(text))
+    found = divisors_wrong("x", parsed(text))
     assert found == ([] if said is None else [f"x:1: {said}"])
 
 
