@@ -44,6 +44,7 @@ done
 
 need_java
 use_venv test lint
+quick_spark
 
 results="$ROOT/build/test-results"
 rm -rf "$results"
@@ -110,12 +111,12 @@ elif [ "${#options[@]}" != 0 ]; then
     python ci/mutate.py --seed "${KUDU_CORE_SEED:-0}" || status=$?
     note mutations "$status" "$mutations_begun"
 else
-    # A room uses one core, and not all the time: one lane more than cores, each of which takes the next part
+    # A room uses one core, and half the time at most: two lanes more than cores, each of which takes the next part
     # that no other has taken.
     cores="$(nproc 2>/dev/null || echo 2)"
     trap 'trap - INT TERM; kill 0' INT TERM
     lanes=()
-    for _ in $(seq "$((cores < 3 ? cores + 1 : 4))"); do
+    for _ in $(seq "$((cores < 3 ? cores + 2 : 5))"); do
         lane &
         lanes+=($!)
     done

@@ -30,7 +30,7 @@ from tests.support.models.altering import Altering
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
-TRIED = 12
+TRIED = 8
 """Calls of a story that the short run tries."""
 HOUR = 3600.0
 OPTIONS = {
@@ -251,7 +251,7 @@ def test_crash_in_the_replay_of_an_alter(seed: int, long: bool) -> None:
                 again = Stage(disk, stage.model, seed, stage.clock)
                 opening = operations(lambda a=again: played(a, lambda _: None, seed, None, in_open=True))
                 # Of the openings a share at all times: all of them, after every crash, take hours.
-                for call in shares(len(opening), 12 if long else 4, seed + number, long=False):
+                for call in shares(len(opening), 12 if long else 2, seed + number, long=False):
                     with telling(f"crash at {number}, cut {kind!r}, crash in open at {call}", seed):
                         rule = Rule(nth=call, error="crash")
                         twice = played(again, lambda _: None, seed, rule, in_open=True)

@@ -26,7 +26,7 @@ from tests.support.fs.memory import MemoryFileSystem
 from tests.support.models.history import History
 from tests.support.models.model import State, state_of
 
-CALLS = 8
+CALLS = 5
 """That the short run hits, of each walk and kind of failure."""
 FOLDER = "/backups/of t"
 NEW = "/tables/new"

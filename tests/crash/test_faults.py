@@ -172,7 +172,7 @@ def test_crash_in_create(seed: int, long: bool) -> None:
     with segments_of(SMALL), checking(False):
         sound = FaultyFileSystem(disk())
         drop(attempt(sound).table)
-        for number in shares(sound.calls, 30, seed, long):
+        for number in shares(sound.calls, 16, seed, long):
             rng = random.Random(seed * 1_000_003 + number)
             with telling(f"create: crash at call {number}", seed):
                 stage = attempt(FaultyFileSystem(disk(), [Rule(nth=number, error="crash")], seed=seed))
@@ -201,7 +201,7 @@ def test_error_in_create(seed: int, long: bool) -> None:
         stage.create()
         calls = list(sound.log)
         drop(stage.table)
-        chosen = random.Random(seed).sample(calls, len(calls) if long else 20)
+        chosen = random.Random(seed).sample(calls, len(calls) if long else 12)
         for call in {c.number: c for c in calls if c in chosen or c.op == "sync_dir"}.values():
             rng = random.Random(seed * 1_000_003 + call.number)
             rule = Rule(nth=call.number, error=error_for(call.op, rng))
@@ -225,7 +225,7 @@ def test_error_in_create(seed: int, long: bool) -> None:
 @pytest.mark.parametrize("target", ["*/MANIFEST", "*/wal/*", "*/tablets/*", "*/TABLE*", "*.rows", "*.delta"])
 def test_failed_fsync_then_the_same_machine(target: str, seed: int, long: bool) -> None:
     """The page cache shows what the disk has not got: nothing may be built on it (protocol W8)."""
-    for run in range(30 if long else 3):
+    for run in range(30 if long else 2):
         case = seed * 100_000 + run
         rng = random.Random(case)
         with telling(f"fsync of {target}, case {case}", seed), segments_of(TINY), checking(False):

@@ -243,7 +243,7 @@ def test_an_open_that_fails_leaves_nothing_open(mode: str, seed: int, long: bool
     with segments_of(TINY), checking(False):
         sound = FaultyFileSystem(made.disk.crash_clone(0, keep="all"))
         Stage(sound, made.history, seed, ManualClock(made.now_us)).open(mode).close()
-        for number in shares(sound.calls, 12, seed, long):
+        for number in shares(sound.calls, 8, seed, long):
             fs = FaultyFileSystem(made.disk.crash_clone(0, keep="all"), [Rule(nth=number)])
             stage = Stage(fs, made.history, seed, ManualClock(made.now_us))
             kept: list[BaseException] = []

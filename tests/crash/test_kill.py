@@ -215,7 +215,7 @@ def cycle(path: str, seed: int, number: int, history: History, durability: str) 
 
 @pytest.mark.parametrize("durability", ["sync", "group"])
 def test_kill(tmp_path: Path, durability: str, seed: int, long: bool) -> None:
-    cycles = (200 if durability == "sync" else 50) if long else (6 if durability == "sync" else 2)
+    cycles = (200 if durability == "sync" else 50) if long else (4 if durability == "sync" else 2)
     batches = 0
     for number in range(cycles):
         if number % CYCLES_OF_A_TABLE == 0:

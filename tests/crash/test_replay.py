@@ -79,7 +79,7 @@ def test_flush_between_two_records(number: int, seed: int, long: bool) -> None:
 
 
 def test_crash_in_a_replay_that_flushes(seed: int, long: bool) -> None:
-    for run in range(200 if long else 6):
+    for run in range(200 if long else 4):
         case = seed * 100_000 + run
         rng = random.Random(case)
         print(f"case {case}; run again with --seed={seed}")
@@ -98,7 +98,7 @@ def test_crash_in_a_replay_that_flushes(seed: int, long: bool) -> None:
 
 @pytest.mark.parametrize("number", range(3))
 def test_opening_twice_gives_the_same(number: int, seed: int, long: bool) -> None:
-    for run in range(20 if long else 2):
+    for run in range(20 if long else 1):
         case = seed * 100_000 + number * 1000 + run
         rng = random.Random(case)
         print(f"case {case}; run again with --seed={seed}")
@@ -115,7 +115,7 @@ def test_opening_twice_gives_the_same(number: int, seed: int, long: bool) -> Non
 
 def test_flush_before_an_ingest_that_is_only_in_the_log(seed: int, long: bool) -> None:
     """What the record names (files, rowset ids) is given to nobody else meanwhile."""
-    for run in range(100 if long else 6):
+    for run in range(100 if long else 4):
         case = seed * 100_000 + run
         rng = random.Random(case)
         print(f"case {case}; run again with --seed={seed}")

@@ -257,7 +257,7 @@ class Drawing:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of an odd number
 def test_what_is_accepted_comes_back(seed: int, long: bool) -> None:
     accepted = refused = made = 0
-    for run in range(4000 if long else 60):
+    for run in range(4000 if long else 40):
         drawing = Drawing(f"{seed}-{run}")
         before = contents(drawing.fs)
         table = drawing.create()

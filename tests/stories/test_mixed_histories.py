@@ -10,7 +10,7 @@ import pytest
 from tests.support.models.mixed import Mixed
 
 STEPS = 60
-HISTORIES = 3
+HISTORIES = 2
 LONG_S = 3600
 
 

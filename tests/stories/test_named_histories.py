@@ -76,7 +76,7 @@ class Told:
 
     def __init__(self, seed: str, long: bool) -> None:
         self.rng = random.Random(seed)
-        self.pairs = 200 if long else 12
+        self.pairs = 200 if long else 8
         self.fs = MemoryFileSystem()
         self.clock = ManualClock()
         self.model = TableModel(["key"], {"val": None})
@@ -184,7 +184,7 @@ def play(seed: str, long: bool, batches: Sequence[Batch], between: Sequence[str]
 def test_every_time_is_the_fold_of_the_batches(name: str, long: bool, seed: int) -> None:
     batches, rng = HISTORIES[name], random.Random(f"{seed}-{name}")
     placements = [[what] * len(batches) for what in dict.fromkeys(BETWEEN)]
-    placements += [[rng.choice(BETWEEN) for _ in batches] for _ in range(200 if long else 2)]
+    placements += [[rng.choice(BETWEEN) for _ in batches] for _ in range(200 if long else 1)]
     for number, between in enumerate(placements):
         with checking(True):
             story = play(f"{seed}-{number}", long, batches, between)
@@ -202,7 +202,7 @@ def test_every_time_is_the_fold_of_the_batches(name: str, long: bool, seed: int)
 def test_history_may_end_at_any_of_the_times(name: str, long: bool, seed: int) -> None:
     """Collected up to one time after the other: what is left is as it was, no dead row comes back."""
     batches, rng = HISTORIES[name], random.Random(f"{seed}-{name}")
-    for number in range(60 if long else 2):
+    for number in range(60 if long else 1):
         between = [rng.choice(BETWEEN[2:]) for _ in batches]
         with checking(True):
             story = play(f"{seed}-{number}", long, batches, between)

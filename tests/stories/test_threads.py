@@ -123,7 +123,7 @@ def test_transfers_keep_the_sum(
     """Money moves in batches; every snapshot, of every kind of reader, holds the same sum."""
     if checked:
         monkeypatch.setenv("KUDU_CORE_CHECK", "1")
-    run = Run(30 if long else 2.5, {"transfers": 3, "inserts": 1, "snapshots": 2, "openings": 1})
+    run = Run(30 if long else 1.5, {"transfers": 3, "inserts": 1, "snapshots": 2, "openings": 1})
     bank = Transfers(path, seed, run)
     halves = (range(ACCOUNTS // 2), range(ACCOUNTS // 2, ACCOUNTS))
     run.all(

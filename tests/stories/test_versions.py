@@ -189,7 +189,7 @@ class Run:
 
 @pytest.mark.timeout(7200)
 def test_every_readable_time_is_as_it_was(seed: int, long: bool) -> None:
-    wanted = 10_000 if long else 240
+    wanted = 10_000 if long else 160
     operations, number = 0, 0
     done: dict[str, int] = {}
     while sum(done.values()) < wanted:

@@ -290,7 +290,7 @@ STORIES = {
         Story("flush", _empty, flush_steps, SMALL),
         Story("delta flush", _mixed, delta_steps, SMALL),
         Story("ingest", _with_ingest, ingest_steps, SMALL),
-        Story("overwrite", _mixed, overwrite_steps, SMALL, tried=3),
+        Story("overwrite", _mixed, overwrite_steps, SMALL, tried=2),
         Story("load", _before_load, load_steps, SMALL, spilled=True),
         Story("merge", _overlapping, merge_steps, SMALL),
         Story("log", _empty, log_steps, TINY),

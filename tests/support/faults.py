@@ -166,7 +166,7 @@ class Story:
     faults_in_open: bool = False
     spilled: bool = False
     """Calls of several batches are spilled, and written in many ranges."""
-    tried: int = 3
+    tried: int = 2
     """Calls that the short run tries: of each kind of fault so many."""
 
     @contextmanager

@@ -19,7 +19,7 @@ from tests.support.guard import at_most, within
 from tests.support.hostile.forge import HOSTILE, MEMORY, another, encoded, places
 from tests.support.hostile.links import KINDS, OPTIONS, SCHEMA, aged, home, replace, world
 
-CASES, LONG_CASES = 60, 5000
+CASES, LONG_CASES = 40, 5000
 SECONDS = 20.0
 
 

@@ -32,7 +32,7 @@ from tests.support.hostile.damage import (
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
 KINDS = ("TABLE", "LOCK", "COMMITTED", "MANIFEST", "log", "spare", "rows", "delta")
-CASES, LONG_CASES = 5, 1500
+CASES, LONG_CASES = 4, 1500
 
 
 @pytest.fixture(scope="module", params=["closed", "killed"])

@@ -18,7 +18,7 @@ from tests.support.hostile.damage import contents, put
 from tests.support.models.shaped import ODD, Shaped, churn, in_memory, load
 
 ROOT = "/tables/t"
-TRIED, TRIED_LONG = 6, 400
+TRIED, TRIED_LONG = 4, 400
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 

@@ -16,7 +16,7 @@ from tests.support.hostile.forge import FORGERS, forged, survive
 
 pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
-CASES, LONG_CASES = 25, 2500
+CASES, LONG_CASES = 16, 2500
 
 
 @pytest.fixture(scope="module", params=["closed", "killed"])

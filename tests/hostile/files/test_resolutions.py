@@ -24,7 +24,7 @@ from tests.support.hostile.lies import NAMES, NUMBERS, SECONDS, Lied, data_of, m
 from tests.support.hostile.links import aged, world
 from tests.support.inside import handle_of
 
-CASES, LONG_CASES = 20, 2000
+CASES, LONG_CASES = 14, 2000
 
 
 def staged_job(path: Path) -> tuple[jobs.Job, list[Any], list[Resolution]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -122,11 +122,17 @@ def check(rng: np.random.Generator, stored: Stored) -> None:
         assert selection.rowids().tolist() == wanted
 
 
+def some(rng: np.random.Generator, made: Iterable[Stored], long: bool) -> list[Stored]:
+    """In the short run a third of the columns of many rows: the oracle goes through each cell."""
+    columns = list(made)
+    return columns if long or len(columns[0].cells) <= PAGE else columns[int(rng.integers(3)) :: 3]
+
+
 @pytest.mark.parametrize("rows", [1, 700, 2048, PAGE + 1100])
 def test_numbers_of_every_form(rows: int, long: bool) -> None:
     for part in range(20 if long else 1):
         rng = cases.generator(rows + part)
-        for stored in scan_cases.numbers(rng, rows):
+        for stored in some(rng, scan_cases.numbers(rng, rows), long):
             check(rng, stored)
 
 
@@ -199,7 +205,7 @@ def test_lists_of_many_values(rows: int, long: bool) -> None:
     filtered = 0
     for part in range(10 if long else 1):
         rng = cases.generator(rows + part)
-        for stored in (*scan_cases.numbers(rng, rows), *scan_cases.texts(rng, rows)):
+        for stored in some(rng, [*scan_cases.numbers(rng, rows), *scan_cases.texts(rng, rows)], long):
             nulls = bool(rng.random() < 0.5)
             if stored.name == "prefixed":
                 continue
@@ -220,7 +226,7 @@ def test_lists_of_many_values(rows: int, long: bool) -> None:
             assert selection.rowids().tolist() == [r for r, c in enumerate(stored.cells) if belong[c]], (
                 stored.name
             )
-    assert filtered > 10
+    assert filtered > (10 if long else 3)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])

@@ -58,7 +58,7 @@ def test_a_state_and_its_changes_give_every_later_state(
             partition_by=[kc.HashPartition(["k"], 2)] if run % 2 else [],
             options={"maintenance": "manual", "ingest_threshold_rows": ingest_rows, "durability": "none"},
         )
-        for step in range(40 if long else 20):
+        for step in range(40 if long else 14):
             history.write(
                 table,
                 random_batch(rng, history.model, range(60), rng.choice((1, 4, 50)), whole=rng.random() < 0.5),

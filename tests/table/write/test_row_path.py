@@ -63,7 +63,7 @@ def test_rows_are_written_alike(
     fast_log, slow_log = Logged(fast), Logged(slow)
     keys = random_keys(r, key_types, 6)
     with fast, slow:
-        for step in range(5000 if long else 60 if layout == "one" else 30):
+        for step in range(5000 if long else 40 if layout == "one" else 16):
             operation = r.choice(OPERATIONS)
             row = random_row(r, keys)
             if operation.startswith("delete") and r.random() < 0.9:
@@ -130,7 +130,7 @@ def test_rows_are_read_alike(
     keys = random_keys(r, key_types, 60 if long else 20)
     snapshots: list[int] = []
     with make(tmp_path / "t", key_types, ManualClock(), layout, page_cache_bytes=page_cache_bytes) as table:
-        for _ in range(40 if long else 4):
+        for _ in range(40 if long else 3):
             for _ in range(r.randint(1, 15)):
                 operation = r.choice(OPERATIONS)
                 row = random_row(r, keys)

@@ -59,7 +59,7 @@ def check_all(table: kc.Table, history: History) -> None:
 
 
 def test_every_state_and_every_change_stay(tmp_path: Path, seed: int, long: bool) -> None:
-    for run in range(40 if long else 4):
+    for run in range(40 if long else 2):
         rng = random.Random(f"{seed}-{run}")
         history = History()
         path = tmp_path / f"t{run}"
@@ -106,7 +106,7 @@ def test_every_state_and_every_change_stay(tmp_path: Path, seed: int, long: bool
 def test_history_goes_and_pins_hold_what_they_see(tmp_path: Path, seed: int, long: bool) -> None:
     """Nothing but pins holds history: every merge drops what lies below the oldest one."""
     gone = 0
-    for run in range(40 if long else 3):
+    for run in range(40 if long else 2):
         rng = random.Random(f"{seed}-{run}")
         history = History()
         options = {**OPTIONS, "history_retention_s": 0}
@@ -190,7 +190,7 @@ def test_merges_beside_writers_and_readers(tmp_path: Path, seed: int, long: bool
     table = kc.create_table(
         tmp_path / "t", SCHEMA, "k", partition_by=[kc.HashPartition(["k"], 2)], options=options
     )
-    run = Run(30 if long else 4, {"writes": 10, "merges": 3, "reads": 5, "flushes": 2, "changes": 1})
+    run = Run(30 if long else 2.5, {"writes": 10, "merges": 3, "reads": 5, "flushes": 2, "changes": 1})
 
     def write() -> None:
         rng = random.Random(seed)
