@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import kudu_core as kc
 from kudu_core import spark as ks
+from kudu_core.table.jobs import merge_job
 from tests.support.objects.server import StoreServer
 
 ROWS = 12_000
@@ -39,6 +40,30 @@ def made(
         url, df, "k", partition_by=kc.HashPartition("k", 2), options=files, storage_options=options
     )
     return url, options, df
+
+
+def test_merges_are_built_by_tasks(
+    spark: SparkSession,
+    place: tuple[str, dict[str, Any]],
+    server: StoreServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merge_job, "SMALL_BYTES", 0)
+    url, options, _ = made(spark, place, server)
+    manual = {"maintenance": "manual"}
+    with kc.open_table(url, "rw", options=manual, storage_options=options) as table:
+        for part in range(6):
+            table.upsert([{"k": k, "v": -part} for k in range(part, ROWS, 100)])
+            table.insert([{"k": ROWS + 6 * n + part, "v": 1} for n in range(500)])
+            table.flush()
+        wanted = table.scan(order="key").to_table()
+    del server.seen[:]
+    assert ks.maintain(spark, url, storage_options=options)
+    built = {path.split("/files/")[1].split("/")[0] for path in server.seen if ".homes" in path}
+    assert built, "no merge was built by tasks"
+    with kc.open_table(url, storage_options=options) as reader:
+        assert reader.scan(order="key").to_table() == wanted
+        reader.verify()
 
 
 def named(options: dict[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -71,7 +71,7 @@ def maintain(
     A merge of which a task fails (after its retries) did not happen, and what the tasks leave behind is
     removed.  So it is when the driver dies: then by the next open for writing.
 
-    In an object store the driver does all of it, and also takes away what distributed writes have left.
+    In an object store the driver also takes away what distributed writes have left.
 
     >>> ks.maintain(spark, stock, budget_s=60) >= 0
     True
@@ -113,16 +113,16 @@ def maintain(
     with opened as handle:
         engine = handle.for_writing()
         threads = min(parallelism(spark), MERGES_AT_ONCE)
-        # Parts of merges are put together by links.
-        builder = None if engine.in_store else builder_of(engine, run)
-        return maintain_now(engine, budget_s, builder, threads)
+        with ExitStack() as claims:
+            return maintain_now(engine, budget_s, builder_of(engine, run, claims), threads)
 
 
 def build_merges(tasks: Sequence[RemoteMergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The parts of merges that are a task's, in a worker process; an answer for each range of keys."""
     with coded():
         for task in tasks:
-            told = build_task(handle_of(open_here(task.table_path)), task, attempt_name())
+            here = handle_of(open_here(task.table_path, storage_options=task.storage_options))
+            told = build_task(here, task, attempt_name())
             yield pa.RecordBatch.from_arrays([pa.array(told, pa.binary())], schema=wanted)
 
 

@@ -4,20 +4,26 @@ Everything else of a merge, the choice, what is written meanwhile and the instal
 
 A task reads the table and writes into the merge's folder in ``staging/``, under names of its own, so it may
 fail, be repeated, run twice at once or outlive its merge: only what the merge links counts.
+
+In an object store, where nothing can be linked, the folder is that of a job without JOB and mark: the tablets
+take in its files where they are, and what they do not name is left to the sweep (protocol B13).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kudu_core.common.format.names import JOB
 from kudu_core.common.run.locks import Claim
 from kudu_core.common.run.ordering import distinct
 from kudu_core.table.lifecycle.staging_folders import remove
+from kudu_core.table.opened.job_marks import files_directory
 from kudu_core.tablet.compact.merge import MergeBuilder
 from kudu_core.tablet.compact.merge_remote import BuiltRange, Order, adopt, build_ranges, newest_in_memory
 from kudu_core.tablet.compact.merge_task import MergeOutput, MergeTask
@@ -48,35 +54,48 @@ class RemoteMergeTask:
     order: Order
     rows: int
     """Of the inputs."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Of a table in an object store: what its client was given."""
 
 
 TaskRunner = Callable[[Sequence[RemoteMergeTask]], Sequence[bytes]]
 """Has ``build_task`` done with all tasks, somewhere: what it answered."""
 
 
-def builder_of(engine: Engine, run: TaskRunner) -> MergeBuilder:
-    """What a merge of the table asks first to write its outputs; those of small merges it leaves to it."""
+def builder_of(engine: Engine, run: TaskRunner, claims: ExitStack) -> MergeBuilder:
+    """What a merge of the table asks first to write its outputs; those of small merges it leaves to it.
+
+    ``claims`` is to end after the merges: in an object store it keeps the sweep from files that tasks have
+    put and no tablet names yet.
+    """
 
     def build(tablet: Tablet, task: MergeTask, edges: np.ndarray) -> list[MergeOutput] | None:
         if sum(source.rowset.meta.size_bytes for source in task.sources) < SMALL_BYTES:
             return None
         engine.log.wait_committed(newest_in_memory(task))  # else no other process sees it
+        if engine.in_store:
+            job = f"{JOB}{uuid.uuid4().hex}"
+            claims.enter_context(Claim(engine.writers.committing, job))  # the sweep leaves it alone
+            return taken(tablet, task, edges, files_directory(engine.path, job))
         name = f"merge-{uuid.uuid4().hex}"
         directory = f"{engine.path}/staging/{name}"
         engine.fs.mkdir(f"{engine.path}/staging", exist_ok=True)
         with Claim(engine.writers.committing, name):
             try:
                 engine.fs.mkdir(directory)
-                built = [
-                    BuiltRange.from_bytes(told)
-                    for told in run(_tasks(engine, tablet, task, edges, directory))
-                ]
-                task.check()
-                if sorted(one.number for one in built) != list(range(len(edges) - 1)):
-                    return None  # some task did not see the rowsets as they are
-                return adopt(tablet, task, edges, directory, built)
+                return taken(tablet, task, edges, directory)
             finally:
                 remove(engine.fs, directory)
+
+    def taken(
+        tablet: Tablet, task: MergeTask, edges: np.ndarray, directory: str
+    ) -> list[MergeOutput] | None:
+        told = run(_tasks(engine, tablet, task, edges, directory))
+        built = [BuiltRange.from_bytes(one) for one in told]
+        task.check()
+        if sorted(one.number for one in built) != list(range(len(edges) - 1)):
+            return None  # some task did not see the rowsets as they are
+        return adopt(tablet, task, edges, directory, built)
 
     return build
 
@@ -92,7 +111,8 @@ def _tasks(
         numbers = np.flatnonzero(middles == place).tolist()
         order = Order.of(tablet, task, edges, numbers, directory)
         rows = int((edges[numbers[-1] + 1] - edges[numbers[0]]).sum())
-        tasks.append(RemoteMergeTask(engine.path, engine.uuid.hex(), order, rows))
+        known = engine.table_file.storage_options
+        tasks.append(RemoteMergeTask(engine.path, engine.uuid.hex(), order, rows, known))
     return tasks
 
 

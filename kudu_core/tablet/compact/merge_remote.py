@@ -3,7 +3,8 @@
     Order -> (there: build_ranges -> BuiltRange) -> (here: adopt -> MergeOutput)
 
 The files lie in a folder of the attempt that has made them, until the merge links those of the attempts
-that won.  What else the merge needs, the map from rows of the inputs to rows of the outputs, is a file too.
+that won; in an object store they stay there, and the tablet names them by that path.  What else the merge
+needs, the map from rows of the inputs to rows of the outputs, is a file too.
 Layout: docs/format-table.md, "staging/".
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from kudu_core.cfile.pages.container import CONTAINER_DELTA, CONTAINER_ROWS, FileReader
 from kudu_core.common.format.members import BROKEN, integer
-from kudu_core.common.format.names import staged_file
+from kudu_core.common.format.names import file_path, root_of, staged_file
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.fs.checked import read_checked, write_checked
@@ -52,7 +53,7 @@ class Order:
     seen: int
     """The newest change of the inputs at the cut that only memory holds; 0: there is none."""
     directory: str
-    """In staging: the merge's."""
+    """The merge's: in staging, in an object store beside those of jobs."""
     ranges: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
     """(number, first row of each input, where they end)."""
 
@@ -198,7 +199,7 @@ def _write_homes(task: MergeTask, lower: np.ndarray, upper: np.ndarray) -> tuple
 def adopt(
     tablet: Tablet, task: MergeTask, edges: np.ndarray, directory: str, built: Sequence[BuiltRange]
 ) -> list[MergeOutput]:
-    """Make the files of all ranges the tablet's, by links, and fill in ``MergeTask.homes``.
+    """Make the files of all ranges the tablet's, and fill in ``MergeTask.homes``.
 
     Raises
     ------
@@ -210,7 +211,7 @@ def adopt(
         _read_homes(tablet.context.fs, f"{directory}/{one.folder}", one, edges, task.homes)
         for lower, rows, meta in one.outputs:
             if meta is not None:
-                meta = _linked(tablet, task, f"{directory}/{one.folder}", meta)
+                meta = _taken_in(tablet, task, f"{directory}/{one.folder}", meta)
             found.append(MergeOutput(np.array(lower, np.int64), rows, meta))
     return found
 
@@ -232,25 +233,28 @@ def _read_homes(
         at += end - first
 
 
-def _linked(tablet: Tablet, task: MergeTask, folder: str, meta: RowSetMeta) -> RowSetMeta:
-    def linked(file: FileRef, kind: str, container: int) -> FileRef:
-        name = tablet.new_file(kind)
-        path = f"{tablet.directory}/{name}"
+def _taken_in(tablet: Tablet, task: MergeTask, folder: str, meta: RowSetMeta) -> RowSetMeta:
+    in_place = tablet.context.placed is not None
+
+    def taken(file: FileRef, kind: str, container: int) -> FileRef:
         staged = f"{folder}/{file.name}"
+        name = staged.removeprefix(f"{root_of(tablet.directory)}/") if in_place else tablet.new_file(kind)
+        path = file_path(tablet.directory, name)
         fs = task.place.fs
         FileReader(fs, staged, container, size=file.size, footer_crc=file.footer_crc).close()
         task.written.append(path)
-        fs.link(staged, path)
+        if not in_place:
+            fs.link(staged, path)
         return replace(file, name=name)
 
     def deltas(refs: Sequence[DeltaRef]) -> Iterator[DeltaRef]:
         for ref in refs:
-            yield replace(ref, file=linked(ref.file, "delta", CONTAINER_DELTA))
+            yield replace(ref, file=taken(ref.file, "delta", CONTAINER_DELTA))
 
     return replace(
         meta,
         id=tablet.new_rowset_id(),
-        base=linked(meta.base, "rows", CONTAINER_ROWS),
+        base=taken(meta.base, "rows", CONTAINER_ROWS),
         redo=tuple(deltas(meta.redo)),
         undo=tuple(deltas(meta.undo)),
     )

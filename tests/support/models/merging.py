@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,12 @@ Hook = Callable[[str], None]
 class Merging:
     """One tablet, with its history."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path, requests: object = None, **options: Any) -> None:
+        """``requests``: of the object store that the path, a URL, leads to."""
         self.path = path
         self.history = History()
-        self.table = kc.create_table(path, SCHEMA, "k", options={**OPTIONS, **options})
+        told = {**OPTIONS, **options}
+        self.table = kc.create_table(path, SCHEMA, "k", options=told, _requests=requests)
 
     @property
     def tablet(self) -> Tablet:
@@ -180,4 +183,4 @@ class Builder:
         return self.answers
 
     def __call__(self, *arguments: Any) -> Any:
-        return builder_of(engine_of(self.table), self.run)(*arguments)
+        return builder_of(engine_of(self.table), self.run, ExitStack())(*arguments)
