@@ -111,8 +111,8 @@ elif [ "${#options[@]}" != 0 ]; then
     python ci/mutate.py --seed "${KUDU_CORE_SEED:-0}" || status=$?
     note mutations "$status" "$mutations_begun"
 else
-    # A room uses one core, and half the time at most: two lanes more than cores, each of which takes the next part
-    # that no other has taken.
+    # A room uses one core, and half the time at most: two lanes more than cores, each of which takes the next
+    # part that no other has taken.
     cores="$(nproc 2>/dev/null || echo 2)"
     trap 'trap - INT TERM; kill 0' INT TERM
     lanes=()

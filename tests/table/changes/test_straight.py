@@ -92,7 +92,7 @@ def test_both_ways_agree(
 ) -> None:
     ways = Ways(monkeypatch)
     monkeypatch.setattr(module, "STRETCH_EVENTS", 64)
-    for run in range(40 if long else 1):
+    for run in range(40 if long else 2):
         rng = random.Random(f"{seed}-{run}-{whole}")
         history = History()
         options = {"maintenance": "manual", "ingest_threshold_rows": rng.choice((30, 10**6))}

@@ -63,7 +63,7 @@ def test_rows_are_written_alike(
     fast_log, slow_log = Logged(fast), Logged(slow)
     keys = random_keys(r, key_types, 6)
     with fast, slow:
-        for step in range(5000 if long else 40 if layout == "one" else 16):
+        for step in range(5000 if long else {"one": 40, "range": 30}.get(layout, 16)):
             operation = r.choice(OPERATIONS)
             row = random_row(r, keys)
             if operation.startswith("delete") and r.random() < 0.9:

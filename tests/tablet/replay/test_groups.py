@@ -138,7 +138,7 @@ def test_groups_leave_what_single_records_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, tablets: int, many: int, seed: int, long: bool
 ) -> None:
     grouped = 0
-    for run in range(40 if long else 1):
+    for run in range(40 if long else 2):
         rng = random.Random(seed * 10_000 + run)
         path = tmp_path / f"{run}"
         times = unfinished(path, rng, tablets, many, 60)
