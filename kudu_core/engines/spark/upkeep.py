@@ -71,7 +71,8 @@ def maintain(
     A merge of which a task fails (after its retries) did not happen, and what the tasks leave behind is
     removed.  So it is when the driver dies: then by the next open for writing.
 
-    In an object store the driver also takes away what distributed writes have left.
+    In an object store the driver also takes away what distributed writes, and tasks of merges, have left,
+    when it is as old as ``staging_grace_s``.
 
     >>> ks.maintain(spark, stock, budget_s=60) >= 0
     True

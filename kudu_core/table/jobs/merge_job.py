@@ -106,12 +106,12 @@ def _tasks(
     each = np.array([source.rowset.meta.size_bytes / source.rows for source in task.sources])
     # By the middle of a range among all bytes.
     middles = ((edges[:-1] + edges[1:]) / 2 * each).sum(axis=1) // TASK_BYTES
+    known = engine.table_file.storage_options
     tasks = []
     for place in distinct(middles).tolist():
         numbers = np.flatnonzero(middles == place).tolist()
         order = Order.of(tablet, task, edges, numbers, directory)
         rows = int((edges[numbers[-1] + 1] - edges[numbers[0]]).sum())
-        known = engine.table_file.storage_options
         tasks.append(RemoteMergeTask(engine.path, engine.uuid.hex(), order, rows, known))
     return tasks
 

@@ -1,7 +1,7 @@
 """Random operations on random tables in an object store whose requests meet fates: the engine and a dict of
 rows give equal answers (``tests/stories/test_differential.py`` has the same in a folder).
 
-``--long`` runs 10,000 cases' worth of seeds in pieces; ``--seed`` says where they begin.
+``--long`` runs 10,000 cases; ``--seed`` says where they begin, so that they may be run in pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kudu_core.wal.objects import object_log
 from tests.support.differential import Case, Store, code_of, failure_of, random_case
 
 SHORT = (10, 40)
-LONG = (2000, 60)
+LONG = (10_000, 60)
 LASTING = (None, 86_400)
 ODDS = (0.0, 0.02, 0.1)
 LISTINGS = ("sorted", "unordered", "stale")
