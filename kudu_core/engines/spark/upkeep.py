@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.locks import Claim
 from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.cache import table as open_here
 from kudu_core.engines.spark.codes import coded
@@ -114,8 +115,8 @@ def maintain(
     with opened as handle:
         engine = handle.for_writing()
         threads = min(parallelism(spark), MERGES_AT_ONCE)
-        with ExitStack() as claims:
-            return maintain_now(engine, budget_s, builder_of(engine, run, claims), threads)
+        with Claim(engine.writers.committing) as claim:
+            return maintain_now(engine, budget_s, builder_of(engine, run, claim), threads)
 
 
 def build_merges(tasks: Sequence[RemoteMergeTask], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +61,11 @@ TaskRunner = Callable[[Sequence[RemoteMergeTask]], Sequence[bytes]]
 """Has ``build_task`` done with all tasks, somewhere: what it answered."""
 
 
-def builder_of(engine: Engine, run: TaskRunner, claims: ExitStack) -> MergeBuilder:
+def builder_of(engine: Engine, run: TaskRunner, claim: Claim) -> MergeBuilder:
     """What a merge of the table asks first to write its outputs; those of small merges it leaves to it.
 
-    ``claims`` is to end after the merges: in an object store it keeps the sweep from files that tasks have
-    put and no tablet names yet.
+    ``claim``, of ``engine.writers.committing``, is to end after the merges: in an object store it keeps the
+    sweep from files that tasks have put and no tablet names yet.
     """
 
     def build(tablet: Tablet, task: MergeTask, edges: np.ndarray) -> list[MergeOutput] | None:
@@ -75,7 +74,7 @@ def builder_of(engine: Engine, run: TaskRunner, claims: ExitStack) -> MergeBuild
         engine.log.wait_committed(newest_in_memory(task))  # else no other process sees it
         if engine.in_store:
             job = f"{JOB}{uuid.uuid4().hex}"
-            claims.enter_context(Claim(engine.writers.committing, job))  # the sweep leaves it alone
+            claim.take([job])
             return taken(tablet, task, edges, files_directory(engine.path, job))
         name = f"merge-{uuid.uuid4().hex}"
         directory = f"{engine.path}/staging/{name}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import kudu_core as kc
+from kudu_core.common.run.locks import Claim
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
 from kudu_core.tablet.compact.merge import Merged, merge_rowsets
@@ -164,6 +164,7 @@ class Builder:
 
     def __init__(self, table: kc.Table) -> None:
         self.table = table
+        self.claim = Claim(engine_of(table).writers.committing)
         self.reader: kc.Table | None = None
         """Kept open from task to task."""
         self.tasks: list[RemoteMergeTask] = []
@@ -183,4 +184,4 @@ class Builder:
         return self.answers
 
     def __call__(self, *arguments: Any) -> Any:
-        return builder_of(engine_of(self.table), self.run, ExitStack())(*arguments)
+        return builder_of(engine_of(self.table), self.run, self.claim)(*arguments)

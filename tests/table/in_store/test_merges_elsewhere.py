@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.run.locks import Claim
 from kudu_core.rowset.history.merging import OutputLimits
 from kudu_core.table.jobs import merge_job
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
@@ -69,8 +70,8 @@ def here(reader: kc.Table) -> Callable[[Sequence[RemoteMergeTask]], list[bytes]]
 
 
 def merged(table: kc.Table, run: Callable[[Sequence[RemoteMergeTask]], list[bytes]]) -> None:
-    with ExitStack() as claims:
-        maintain_now(engine_of(table), None, builder_of(engine_of(table), run, claims), 2)
+    with Claim(engine_of(table).writers.committing) as claim:
+        maintain_now(engine_of(table), None, builder_of(engine_of(table), run, claim), 2)
 
 
 @pytest.mark.parametrize("retention", [None, 0.0])
@@ -171,8 +172,8 @@ def test_a_merge_between_whose_tasks_and_install_a_sweep_falls(
             assert swept.pop() <= job_files(store)
 
     monkeypatch.setattr(merge_job, "adopt", then_time_passes)
-    with opened(store) as reader, ExitStack() as claims:
-        builder = builder_of(engine_of(table), here(reader), claims)
+    with opened(store) as reader, Claim(engine_of(table).writers.committing) as claim:
+        builder = builder_of(engine_of(table), here(reader), claim)
         ids = [rowset.id for rowset in tablet_of(table).view.rowsets]
         merge.merge_rowsets(
             tablet_of(table), ids, horizon=lambda drop: 0, builder=builder, at_step=at_step

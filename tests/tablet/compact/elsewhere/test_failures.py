@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.run.locks import Claim
 from kudu_core.table.jobs import merge_job
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, TaskRunner, build_task, builder_of
 from kudu_core.tablet.compact.merge_remote import BuiltRange
@@ -23,7 +23,7 @@ from tests.tablet.compact.elsewhere.test_states import staging
 def unchanged(m: Merging, run: TaskRunner, error: type[BaseException], match: str) -> None:
     before, state = m.ids, m.tablet.state
     with pytest.raises(error, match=match):
-        m.merge(builder=builder_of(engine_of(m.table), run, ExitStack()))
+        m.merge(builder=builder_of(engine_of(m.table), run, Claim(set())))
     assert m.ids == before and m.tablet.state == state
     assert m.files() == set() and m.tablet.compacting == set() and staging(m) == []
     m.check()
@@ -104,7 +104,7 @@ def test_a_task_that_does_not_see_the_rowsets_leaves_the_merge_to_this_process(m
         m.flush()
         m.set(1, a=len(m.history.writes))
         before = set(m.ids)
-        m.merge(builder=builder_of(engine_of(m.table), run, ExitStack()))
+        m.merge(builder=builder_of(engine_of(m.table), run, Claim(set())))
         m.table.gc()
         assert not before & set(m.ids) and staging(m) == [] and m.files() == set()
     m.check()
@@ -152,7 +152,7 @@ def test_an_attempt_that_is_repeated_while_its_merge_goes_on(m: Merging) -> None
         mixed = {BuiltRange.from_bytes(told).number: told for told in (*answers, *twins[::2])}
         return list(mixed.values())
 
-    m.merge(builder=builder_of(engine_of(m.table), run, ExitStack()))
+    m.merge(builder=builder_of(engine_of(m.table), run, Claim(set())))
     m.table.gc()
     assert staging(m) == [] and m.files() == set()
     m.check()
@@ -208,7 +208,7 @@ def test_a_driver_that_is_killed(m: Merging, monkeypatch: pytest.MonkeyPatch, st
                 monkeypatch.setattr(type(m.tablet), "sync_directory", dies)
             if step == "before the edit":
                 monkeypatch.setattr(type(m.tablet), "install", dies)
-            m.merge(builder=builder_of(engine_of(table), run, ExitStack()))
+            m.merge(builder=builder_of(engine_of(table), run, Claim(set())))
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL

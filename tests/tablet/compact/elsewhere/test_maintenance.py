@@ -6,13 +6,13 @@ import os
 import random
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.run.locks import Claim
 from kudu_core.table.jobs.merge_job import RemoteMergeTask, build_task, builder_of
 from kudu_core.table.lifecycle.maintain import maintain_now
 from kudu_core.tablet.compact import merge
@@ -46,10 +46,10 @@ def test_maintenance_does_what_it_does_here(tmp_path: Path, seed: int, threads: 
     def merges(table: kc.Table) -> float:
         return table.metrics().get("merge_count", 0)  # what else there is depends on the time it takes
 
-    assert maintain_now(engine_of(found), None, builder_of(engine_of(found), run, ExitStack()), threads)
+    assert maintain_now(engine_of(found), None, builder_of(engine_of(found), run, Claim(set())), threads)
     assert wanted.maintain()
     assert merges(found) == merges(wanted) and len(runs) >= 3
-    maintain_now(engine_of(found), None, builder_of(engine_of(found), run, ExitStack()), threads)
+    maintain_now(engine_of(found), None, builder_of(engine_of(found), run, Claim(set())), threads)
     assert merges(found) == merges(wanted)
     layouts = [
         sorted((t.id, r.meta.min_key, r.meta.max_key, r.meta.rows) for t in e.tablets for r in t.view.rowsets)
@@ -70,10 +70,10 @@ def test_an_operation_that_fails_ends_the_others_and_is_told(tmp_path: Path, see
         raise OSError(5, "the executors are gone")
 
     with pytest.raises(OSError, match="executors are gone"):
-        maintain_now(engine_of(table), None, builder_of(engine_of(table), fails, ExitStack()), 3)
+        maintain_now(engine_of(table), None, builder_of(engine_of(table), fails, Claim(set())), 3)
     errors = table.history()["error"].drop_null().to_pylist()
     assert errors and all("executors are gone" in error for error in errors)
-    builder = builder_of(engine_of(table), fails, ExitStack())
+    builder = builder_of(engine_of(table), fails, Claim(set()))
     assert maintain_now(engine_of(table), 0, builder, 3) == 0, "no budget"
     assert table.scan(order="key").to_table() == before
     assert os.listdir(tmp_path / "t/staging") == []
@@ -103,5 +103,5 @@ def test_several_are_under_way_at_a_time(tmp_path: Path, seed: int, monkeypatch:
         return []  # all of them are built here then
 
     monkeypatch.setattr(merge, "build", build)
-    assert maintain_now(engine_of(table), None, builder_of(engine_of(table), run, ExitStack()), 3) >= 3
+    assert maintain_now(engine_of(table), None, builder_of(engine_of(table), run, Claim(set())), 3) >= 3
     assert most[0] == 1
