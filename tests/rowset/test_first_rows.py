@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.rowset.scan import ordered
+from kudu_core.rowset.scan import first_rows, ordered
 from kudu_core.rowset.scan.first_rows import ROWS_ONE_BY_ONE, ROWS_TESTED
 from kudu_core.rowset.scan.scan import ScanCounts
 from kudu_core.table.read import scan
@@ -287,3 +287,31 @@ def test_few_rows_hold_no_more_memory_than_theirs(make: Make) -> None:
                 assert found.num_rows == 10
                 assert found.get_total_buffer_size() < 4 * 10 * 1016
         table.flush()
+
+
+@pytest.mark.parametrize("where", [None, [("k", ">=", 0)]], ids=["all", "tested"])
+def test_a_key_of_several_copies_at_the_end_of_the_first_rows(
+    tmp_path: Path, where: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that was deleted and came back lies in two rowsets: wherever the first rows end, the scan that
+    goes on behind them has the copy that is present, once."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    options = {"maintenance": "manual", "durability": "none"}
+    with kc.create_table(tmp_path / "t", schema, "k", options=options) as table:
+        table.insert({"k": list(range(12)), "v": [0] * 12})
+        table.flush()
+        for turn in (1, 2):
+            back = list(range(turn, 12, 3))
+            table.delete({"k": back})
+            table.flush()
+            table.insert({"k": back, "v": [turn] * len(back)})
+            table.flush()
+        table.delete({"k": [1, 5]})
+        table.flush()
+        wanted = table.scan(order="key").to_table()
+        assert wanted["k"].to_pylist() == [k for k in range(12) if k not in (1, 5)]
+        for most in range(1, 24):
+            monkeypatch.setattr(first_rows, "ROWS_TESTED", most)
+            monkeypatch.setattr(first_rows, "ROWS_ONE_BY_ONE", most)
+            found = table.scan(where=where, order="key", limit=1000).to_table()
+            assert found == wanted, f"after {most} rows"

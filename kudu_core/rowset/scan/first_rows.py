@@ -97,7 +97,20 @@ class FirstRows:
                 return
             left -= size
             size = min(2 * size, most)
-        self.after = self._order.last_key + b"\0"
+        yield from self._copies_of_last()
+
+    def _copies_of_last(self) -> Iterator[Selected]:
+        """The other copies of the last key, of which one at most is present; the next key is ``after``."""
+        last = self._order.last_key
+        while True:
+            found, rows = self._order.take(1)
+            if not len(rows):
+                return
+            if self._order.last_key != last:
+                self.after = self._order.last_key
+                return
+            self._counts.rows_read += 1
+            yield from self._gathered(found, rows)
 
     def _gathered(self, found: I32, rows: I64) -> Iterator[Selected]:
         """The rows as blocks; as several where their strings are long."""
