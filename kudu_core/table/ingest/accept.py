@@ -59,12 +59,12 @@ def _taken(
 ) -> ingest.IngestPart | None:
     part = ingest.IngestPart(tablet, tablet.view, resolution.cut, directory, seen=frozenset(resolution.seen))
     for path, meta in resolution.rowsets:
-        name, staged = ingest.taken_in(tablet, f"{directory}/{path}", "rows")
+        name, staged = tablet.taken_in(f"{directory}/{path}", "rows")
         part.staged += [] if staged is None else [staged]
         base = FileRef.of(name, meta.base)
         part.rowsets.append(replace(meta, id=tablet.new_rowset_id(), base=base))
     for rowset_id, path, ref in resolution.deltas:
-        name, staged = ingest.taken_in(tablet, f"{directory}/{path}", "delta")
+        name, staged = tablet.taken_in(f"{directory}/{path}", "delta")
         part.staged += [] if staged is None else [staged]
         renamed = replace(ref, file=replace(ref.file, name=name))
         part.deltas[rowset_id] = ingest.StagedDelta(renamed, f"{directory}/{path}")

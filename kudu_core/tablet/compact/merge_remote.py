@@ -20,7 +20,7 @@ import numpy as np
 
 from kudu_core.cfile.pages.container import CONTAINER_DELTA, CONTAINER_ROWS, FileReader
 from kudu_core.common.format.members import BROKEN, integer
-from kudu_core.common.format.names import file_path, root_of, staged_file
+from kudu_core.common.format.names import file_path, staged_file
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.fs.checked import read_checked, write_checked
@@ -234,16 +234,14 @@ def _read_homes(
 
 
 def _taken_in(tablet: Tablet, task: MergeTask, folder: str, meta: RowSetMeta) -> RowSetMeta:
-    in_place = tablet.context.placed is not None
-
     def taken(file: FileRef, kind: str, container: int) -> FileRef:
         staged = f"{folder}/{file.name}"
-        name = staged.removeprefix(f"{root_of(tablet.directory)}/") if in_place else tablet.new_file(kind)
+        name, link = tablet.taken_in(staged, kind)
         path = file_path(tablet.directory, name)
         fs = task.place.fs
         FileReader(fs, staged, container, size=file.size, footer_crc=file.footer_crc).close()
         task.written.append(path)
-        if not in_place:
+        if link is not None:
             fs.link(staged, path)
         return replace(file, name=name)
 

@@ -17,7 +17,6 @@ import numpy as np
 from kudu_core.cfile.files.delta_codes import REDO_DELETE, REDO_UPDATE
 from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.cfile.files.delta_format import REDO
-from kudu_core.common.format.names import root_of
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.ordering import distinct
 from kudu_core.common.run.pool import Pool
@@ -193,15 +192,6 @@ def staged_path(tablet: Tablet, staging: str, name: str) -> str:
     return path
 
 
-def taken_in(tablet: Tablet, path: str, kind: str) -> tuple[str, tuple[str, str] | None]:
-    """The name in the tablet of a file that a task has staged, and what is to be linked.  In a store nothing
-    is: the file stays where it is, and has a name that says so."""
-    if tablet.context.placed is not None:
-        return path.removeprefix(f"{root_of(tablet.directory)}/"), None
-    name = tablet.new_file(kind)
-    return name, (path, name)
-
-
 def _bytes_of(piece: _Piece) -> int:
     return int(piece[1].nbytes) + sum(column.nbytes for column in piece[2].values())
 
@@ -220,7 +210,7 @@ def build(tablet: Tablet, schema: Schema, view: View, net: NetChanges, staging: 
         written = write_rows(context.fs, schema, context.options, net.inserts, 0, net.inserts.rows, path)
         built.rowset = rowset_meta(tablet.new_rowset_id(), name, written, times=None, record_ts=0, durable=0)
     if net.adopted is not None:
-        name, built.staged = taken_in(tablet, net.adopted.path, "rows")
+        name, built.staged = tablet.taken_in(net.adopted.path, "rows")
         built.rowset = net.adopted.as_rowset(tablet.new_rowset_id(), name)
     changes = [(REDO_UPDATE, *u) for u in net.updates]
     if net.deletes is not None:
@@ -271,5 +261,4 @@ __all__ = [
     "StagedDelta",
     "build",
     "staged_path",
-    "taken_in",
 ]

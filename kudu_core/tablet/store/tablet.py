@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.pages.page_cache import PageCache
+from kudu_core.common.format.names import root_of
 from kudu_core.common.partition.partitions import Partition
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.gates import Slots
@@ -146,6 +147,14 @@ class Tablet:
             number = self._next_file
             self._next_file += 1
         return file_name(self.context.epoch, number, kind)
+
+    def taken_in(self, path: str, kind: str) -> tuple[str, tuple[str, str] | None]:
+        """The name in the tablet of a file of a task, and what is to be linked, (path, name).  In
+        a store nothing is: the file stays where it is, and has a name that says so."""
+        if self.context.placed is not None:
+            return path.removeprefix(f"{root_of(self.directory)}/"), None
+        name = self.new_file(kind)
+        return name, (path, name)
 
     def new_rowset_id(self) -> int:
         with self._numbers:
