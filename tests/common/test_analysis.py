@@ -21,7 +21,7 @@ from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.common.where.sets import ValueSet, place_of
 from kudu_core.errors import InvalidArgument
 from tests.support import cells
-from tests.support.cases.constants import NAMES, constant
+from tests.support.cases.constants import NAMES, constant, of_stored_types
 
 SCHEMA = declare([Column("k", "int64"), *(Column(name, cells.arrow_type(name)) for name in NAMES)], "k")
 ROWS = 40
@@ -81,7 +81,7 @@ def predicate(rng: random.Random, depth: int = 3) -> pc.Expression:
 
 def evaluated(batch: pa.RecordBatch, where: pc.Expression) -> list[bool | None]:
     """What pyarrow says of each row; None: it fails."""
-    found: list[bool | None] = []
+    where, found = of_stored_types(where), list[bool | None]()
     for row in range(batch.num_rows):
         try:
             found.append(pa.Table.from_batches([batch.slice(row, 1)]).filter(where).num_rows == 1)

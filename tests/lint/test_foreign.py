@@ -21,8 +21,13 @@ READING: dict[str, dict[str, str]] = {
     "buffers": {
         "common/types/foreign.py": "checks them",
         "common/rows/rowblock.py": "from_arrow takes them over, checked",
+        "common/types/stored_arrays.py": "after check_bytes or check_layout, or of our own cells",
     },
-    "dictionary_decode": {"common/types/casts.py": "after check_bytes"},
+    "dictionary_decode": {
+        "common/types/casts.py": "after check_bytes",
+        "common/types/stored_arrays.py": "after check_bytes",
+        "common/where/rewritten.py": "after validate(full=True)",
+    },
     "run_end_decode": {"common/types/casts.py": "after check_bytes"},
     "combine_chunks": {
         "common/rows/arrow_in.py": "of what pa.array has made of Python's values",
@@ -41,6 +46,7 @@ READING: dict[str, dict[str, str]] = {
         "table/calls/conform.py": "names of operations",
         "table/jobs/stager.py": "the column by which the last row of a key is known",
         "common/schema/declare.py": "ColumnType's, of a type alone",
+        "common/types/types.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/read/arrow_out.py": "polars', of our own rows",
     },

@@ -87,7 +87,7 @@ def write_column(
     return ColumnEntry(
         spec.id,
         spec.role,
-        spec.type.name,
+        spec.type.stored.name,
         spec.nullable,
         column.length,
         page_bits,

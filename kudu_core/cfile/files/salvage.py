@@ -323,7 +323,7 @@ def _entry(
         return ColumnEntry(
             column.id,
             "value",
-            column.type.name,
+            column.type.stored.name,
             column.nullable,
             rows,
             page_bits,

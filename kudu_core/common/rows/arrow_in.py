@@ -6,6 +6,7 @@ checked in ``conform.py``.
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
@@ -16,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.common.types import values
 from kudu_core.common.types.foreign import check_chunks, check_text, place
-from kudu_core.common.types.types import TYPE_DECIMAL
+from kudu_core.common.types.scalars import stored_array
+from kudu_core.common.types.stored_arrays import outward
+from kudu_core.common.types.types import TYPE_DECIMAL, TYPE_FLOAT, ColumnType
 from kudu_core.errors import InvalidArgument
 
 _ROWS_AT_ONCE = 65536
@@ -208,7 +210,7 @@ def _refused(name: str, cells: Any, error: Exception, first: int) -> InvalidArgu
 
 def _of_cells(name: str, cells: list[Any], column: StoredColumn | None, first: int) -> pa.Array:
     """Python values, without the roundings that Arrow does when it is told a type."""
-    if column is not None and column.type.kind == TYPE_DECIMAL:
+    if column is not None and _is_checked(column.type, cells):
         return _checked_cells(name, cells, column, first)
     try:
         array = _as_array(pa.array(cells))
@@ -218,24 +220,31 @@ def _of_cells(name: str, cells: list[Any], column: StoredColumn | None, first: i
         # Not of one Arrow type: find the cell at fault, or integers beyond int64.
         return _checked_cells(name, cells, column, first)
     # Python's floats have no width of their own: a literal means the nearest float32.
-    if column is not None and column.type.name == "float32" and pa.types.is_float64(array.type):
-        return _rounded(name, array)
+    if column is not None and column.type.width == 4 and pa.types.is_float64(array.type):
+        return _rounded(name, array, column.type) if column.type.kind == TYPE_FLOAT else array
     return array
 
 
+_PLAIN_TIMES = frozenset((dt.datetime, dt.date, dt.time, dt.timedelta, type(None)))
+
+
+def _is_checked(type_: ColumnType, cells: list[Any]) -> bool:
+    """Whether Arrow would round or refuse values that the column takes: of pandas' times it drops the
+    nanoseconds."""
+    if type_.is_temporal:
+        return not _PLAIN_TIMES.issuperset(map(type, cells))
+    return type_.kind == TYPE_DECIMAL or type_.is_narrower
+
+
 def _checked_cells(name: str, cells: list[Any], column: StoredColumn, first: int) -> pa.Array:
-    exact = [
-        None if cell is None else values.exact(column.type, cell, place(name, row))
-        for row, cell in enumerate(cells, first)
-    ]
-    return pa.array(exact, column.type.arrow)
+    return outward(stored_array(column.type, cells, f"column {name!r}", first), column.type)
 
 
-def _rounded(name: str, array: pa.Array) -> pa.Array:
-    narrow = pc.cast(array, pa.float32())
-    overflow = pc.and_(pc.is_inf(narrow), pc.is_finite(array))
+def _rounded(name: str, array: pa.Array, type_: ColumnType) -> pa.Array:
+    narrow = pc.cast(array, type_.declared, safe=False)
+    overflow = pc.and_(pc.is_inf(narrow.cast(pa.float64())), pc.is_finite(array))
     if pc.any(overflow).as_py():
-        raise InvalidArgument(f"column {name!r}: a value lies outside the range of float32")
+        raise InvalidArgument(f"column {name!r}: a value lies outside the range of {type_}")
     return narrow
 
 

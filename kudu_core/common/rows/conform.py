@@ -14,6 +14,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock, U8Array
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import broken, extent_of, names_of
+from kudu_core.common.types.stored_arrays import check_stored
 from kudu_core.errors import SchemaMismatch
 
 
@@ -37,6 +38,7 @@ def conform(
     required: Iterable[str] | None = None,
     allow_extra: Collection[str] = (),
     first_row: int = 0,
+    stored: bool = False,
 ) -> Conformed:
     """Check a batch against the schema and cast it.
 
@@ -45,6 +47,7 @@ def conform(
     required : names that must be among the batch's columns; None = the key columns
     allow_extra : names that are not the table's, handed back uncast and unchecked
     first_row : number of the batch's first row in the call, for messages
+    stored : columns may also come as they are stored
 
     Raises
     ------
@@ -64,7 +67,11 @@ def conform(
         rows, _ = extent_of(given, column.name)
         if rows != batch.num_rows:
             raise broken(column.name, f"{rows} rows in a batch of {batch.num_rows}")
-        array = cast(given, column.type, column.name, first_row)
+        if stored and given.type == column.type.arrow:
+            check_stored(given, column.type, column.name, first_row)
+            array = given
+        else:
+            array = cast(given, column.type, column.name, first_row)
         buffers = ColumnBuffers.from_arrow(array, column.type, column.name, first_row)
         columns[column.id] = buffers
         if not column.nullable and buffers.validity is not None:

@@ -24,7 +24,7 @@ from kudu_core.common.schema.schema import (
     listed_names,
 )
 from kudu_core.common.types import values
-from kudu_core.common.types.types import ColumnType
+from kudu_core.common.types.types import ColumnType, check_zone, extension_name
 from kudu_core.errors import InvalidArgument, shown
 
 
@@ -107,10 +107,18 @@ def declared_column(declared: Any) -> Column:
     if isinstance(declared, pa.Field):
         comment = (declared.metadata or {}).get(b"comment", b"").decode("utf-8", "replace")
         try:
-            return Column(declared.name, declared.type, declared.nullable, comment=comment)
+            return Column(declared.name, _type_of(declared), declared.nullable, comment=comment)
         except UnicodeDecodeError as exc:
             raise InvalidArgument(f"the name of a field is no UTF-8: {shown(exc.object)}") from None
     raise InvalidArgument(f"a column is declared by a Column or a pa.Field, not {declared!r}")
+
+
+def _type_of(field: pa.Field) -> pa.DataType | ColumnType:
+    """Of a field; an extension type that this process does not know is told by its metadata."""
+    known = {k: v for k, v in (field.metadata or {}).items() if k.startswith(b"ARROW:extension:")}
+    if not known or isinstance(field.type, pa.BaseExtensionType):
+        return field.type
+    return ColumnType.parse(extension_name(field.with_metadata(known)))
 
 
 def _key_names(primary_key: str | Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -157,6 +165,8 @@ def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
     if column.default is not None:
         default = values.exact(type_, column.default, f"column {column.name!r}, default")
     nullable = bool(column.nullable) and not is_key
+    if type_.name == "null" and not nullable:
+        raise InvalidArgument(f"column {column.name!r}: a column of type null is nullable")
     stored = StoredColumn(
         column_id,
         column.name,
@@ -175,10 +185,14 @@ def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
 def column_type(column: Column) -> ColumnType:
     """The type that was declared; ``InvalidArgument`` names the column."""
     try:
-        if isinstance(column.type, ColumnType):
-            return column.type
-        if isinstance(column.type, pa.DataType):
-            return ColumnType.from_arrow(column.type)
-        return ColumnType.parse(column.type)
+        type_ = _stored_type(column.type)
+        check_zone(type_)
+        return type_
     except InvalidArgument as error:
         raise InvalidArgument(f"column {column.name!r}: {error}") from None
+
+
+def _stored_type(given: pa.DataType | ColumnType | str) -> ColumnType:
+    if isinstance(given, ColumnType):
+        return given
+    return ColumnType.from_arrow(given) if isinstance(given, pa.DataType) else ColumnType.parse(given)

@@ -17,6 +17,7 @@ from kudu_core._ext.row.row_writer import RowWriter
 from kudu_core._ext.row.shape import TAGS, RowShape
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.types import values
+from kudu_core.common.types.temporal import limits
 from kudu_core.common.types.types import (
     TYPE_BINARY,
     TYPE_BOOL,
@@ -61,7 +62,9 @@ class RowCodec:
         self.all = row_shape(columns)
         """The shape of rows of every column."""
         self.keys = KeyEncoder(
-            tuple(c.name for c in keys), [tag(c.type) for c in keys], [c.type.width for c in keys]
+            tuple(c.name for c in keys),
+            [TAGS["other"] if is_checked(c.type) else tag(c.type) for c in keys],
+            [c.type.width for c in keys],
         )
 
     def shape(self, columns: Sequence[CodecColumn]) -> RowShape:
@@ -79,7 +82,10 @@ class RowCodec:
     @cached_property
     def _formats(self) -> tuple[bytes, ...]:
         """Of the columns, as Arrow's C data interface writes their types."""
-        return tuple(format_of(c.type.arrow.__arrow_c_schema__()) for c in self._columns)
+        return tuple(
+            _NO_FORMAT if is_checked(c.type) else format_of(c.type.arrow.__arrow_c_schema__())
+            for c in self._columns
+        )
 
     def prepare_batch(
         self, batch: pa.RecordBatch, operation: int, room: int
@@ -111,7 +117,10 @@ class RowCodec:
         """Dicts to cells in the order of the columns, and cells to records."""
         keys = {c.id for c in self._keys}
         return RowWriter(
-            [(c.name, c.id, tag(c.type), c.type.width, c.nullable) for c in self._columns],
+            [
+                (c.name, c.id, TAGS["other"] if is_checked(c.type) else tag(c.type), c.type.width, c.nullable)
+                for c in self._columns
+            ],
             [self._columns.index(c) for c in self._keys],
             [
                 _default(c) if c.id not in keys and (c.nullable or c.write_default is not None) else Ellipsis
@@ -144,6 +153,8 @@ def raw_shape(columns: Sequence[CodecColumn]) -> RowShape:
 
 def tag(type_: ColumnType) -> int:
     """How the kernel makes values of the type's cells."""
+    if type_.name in _BY_PYTHON or type_.is_long_decimal or (type_.is_temporal and not _is_common(type_)):
+        return TAGS["other"]
     if type_.kind == TYPE_BINARY:
         return TAGS["text"] if type_.is_string else TAGS["bytes"]
     if type_.kind == TYPE_DECIMAL:
@@ -157,6 +168,22 @@ def tag(type_: ColumnType) -> int:
     if type_.is_timestamp:
         return TAGS["time"] if type_.arrow.tz is None else TAGS["time_utc"]
     return TAGS["unsigned" if type_.kind == TYPE_UNSIGNED else "signed"]
+
+
+_BY_PYTHON = frozenset({"bool8", "uuid", "month_day_nano_interval", "null"})
+"""Types whose values are made by ``values`` alone."""
+_NO_FORMAT = b""
+"""Of columns whose cells only the general path checks."""
+
+
+def is_checked(type_: ColumnType) -> bool:
+    """Whether not every value of a cell's size is one of the type: then it is checked by the general path."""
+    return type_.is_narrower or type_.name in _BY_PYTHON or limits(type_) is not None
+
+
+def _is_common(type_: ColumnType) -> bool:
+    """Whether a type of times is one that the kernel knows."""
+    return type_.name in ("date32", "timestamp[us]") or (type_.is_utc and type_.arrow.unit == "us")
 
 
 def _decoder(column: CodecColumn) -> Callable[[bytes], Any]:

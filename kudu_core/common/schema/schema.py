@@ -182,7 +182,7 @@ class Schema:
     @cached_property
     def arrow(self) -> pa.Schema:
         """What a scan of all columns gives."""
-        return arrow_schema(self.columns)
+        return pa.schema([declared_field(column) for column in self.columns])
 
     def column(self, name: str) -> StoredColumn:
         """The column of that name; ``InvalidArgument`` lists the table's columns otherwise."""
@@ -241,13 +241,15 @@ class Schema:
 
 
 def arrow_schema(columns: Iterable[StoredColumn]) -> pa.Schema:
-    """The Arrow schema of these columns: types, nullability, and comments as field metadata."""
-    return pa.schema(
-        [
-            pa.field(c.name, c.type.arrow, c.nullable, {"comment": c.comment} if c.comment else None)
-            for c in columns
-        ]
-    )
+    """The Arrow schema of these columns as they are stored: types, nullability, and comments as field
+    metadata."""
+    return pa.schema([declared_field(c).with_type(c.type.arrow) for c in columns])
+
+
+def declared_field(column: StoredColumn) -> pa.Field:
+    """A column as its user declared it."""
+    metadata = {**column.type.metadata, **({b"comment": column.comment.encode()} if column.comment else {})}
+    return pa.field(column.name, column.type.declared, column.nullable, metadata or None)
 
 
 def _check_counts(columns: int, key_columns: int) -> None:
@@ -300,11 +302,13 @@ def check_stored(column: StoredColumn) -> None:
     for default in (column.read_default, column.write_default):
         if default is None:
             continue
-        if column.type.is_string and not _is_unicode(default):
+        if isinstance(default, str) and not _is_unicode(default):
             raise InvalidArgument(
                 f"column {column.name!r}: default {shown(default)} cannot be written as UTF-8"
             )
-        size = len(default.encode() if column.type.is_string else default)
+        stored = values.physical(column.type, default)
+        assert isinstance(stored, bytes)
+        size = len(stored)
         if size > MAX_DEFAULT_BYTES:
             raise InvalidArgument(
                 f"column {column.name!r}: a default of {size:,} bytes; at most {MAX_DEFAULT_BYTES:,} are kept"

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import foreign as kernel
+from kudu_core.common.types.temporal import limits
 from kudu_core.common.types.types import TYPE_BINARY, TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
@@ -118,6 +119,9 @@ def check_cells(
         shown = repr(raw) if len(raw) <= _SHOWN_BYTES else f"{raw[:_SHOWN_BYTES]!r}..."
         where = place(name, first_row + row)
         raise SchemaMismatch(f"{where}: {shown} is not UTF-8; declare binary for bytes")
+    bounds = limits(type_)
+    if bounds is not None:
+        _check_numbers(type_, values, bounds, valid, name, first_row)
     if type_.kind == TYPE_DECIMAL:
         row = kernel.digits(values, type_.arrow.precision, valid)
         if row >= 0:
@@ -125,6 +129,26 @@ def check_cells(
             raise SchemaMismatch(
                 f"{place(name, first_row + row)}: {number} (unscaled) has more digits than {type_}"
             )
+
+
+def _check_numbers(
+    type_: ColumnType,
+    values: npt.NDArray[np.uint8],
+    bounds: tuple[int, int, int],
+    valid: npt.NDArray[np.uint8] | None,
+    name: str,
+    first_row: int,
+) -> None:
+    """Refuse times of day that no day has, and dates with a time of day."""
+    first, end, step = bounds
+    numbers = values.view(type_.dtype)
+    wrong = numbers % step != 0 if step > 1 else (numbers < first) | (numbers >= end)
+    if valid is not None:
+        wrong &= bitmaps.bits_to_bytes(valid, len(numbers)).view(np.bool_)
+    if wrong.any():
+        row = int(wrong.argmax())
+        what = "is no whole number of days" if step > 1 else f"is not within a day, 0 to {end - 1}"
+        raise SchemaMismatch(f"{place(name, first_row + row)}: {numbers[row]} as {type_} {what}")
 
 
 # ------------------------------------------------------------------------------ arrays of any type

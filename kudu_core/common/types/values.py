@@ -4,9 +4,10 @@ Three forms of a value that is not null:
 
 * what a caller gives: Python, numpy, pandas or ``pa.Scalar``, checked here and never rounded
   (a float32 column takes the nearest float, as everywhere in Python);
-* the *exact* Python value of the column's type: int, float, bool, str, bytes, ``date``,
-  ``datetime`` (aware and UTC, or naive, as the type says), ``Decimal`` with the type's scale;
-* the *physical* value: int (also of dates, timestamps and decimals), float, bool or bytes.
+* the *exact* Python value of the column's type, as Arrow's ``as_py`` has it: int, float, bool, str, bytes,
+  ``date``, ``time``, ``timedelta``, ``datetime`` (in the zone of the type, or naive), ``Decimal`` with the
+  type's scale, ``UUID``, ``MonthDayNano``;
+* the *physical* value: int (also of dates, times and decimals), float, bool or bytes.
 
 Physical values of a key type compare as the cells do.
 """
@@ -14,11 +15,11 @@ Physical values of a key type compare as the cells do.
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import decimal
 import math
 import operator
 import struct
+import uuid
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -26,7 +27,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.common.types import temporal
 from kudu_core.common.types.types import (
+    LONG_DECIMAL_BYTES,
     TYPE_BINARY,
     TYPE_BOOL,
     TYPE_DECIMAL,
@@ -38,12 +41,9 @@ from kudu_core.errors import InvalidArgument, shown
 
 Physical = int | float | bool | bytes
 
-_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
-_EPOCH = dt.datetime(1970, 1, 1)
-_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
-# Wide enough for 38 digits scaled by 38 more, so that scaling never rounds unseen.
-_EXACT = decimal.Context(prec=100, traps=[decimal.Inexact, decimal.InvalidOperation])
+_INTERVAL = struct.Struct("<iiq")
+# Wide enough for 76 digits scaled by 76 more, so that scaling never rounds unseen.
+_EXACT = decimal.Context(prec=200, traps=[decimal.Inexact, decimal.InvalidOperation])
 
 
 def physical(type_: ColumnType, value: Any, what: str = "value") -> Physical:
@@ -53,23 +53,46 @@ def physical(type_: ColumnType, value: Any, what: str = "value") -> Physical:
 
 def python(type_: ColumnType, value: Physical, what: str = "value") -> Any:
     """The exact Python value; dates and times that Python cannot hold give ``InvalidArgument``."""
-    if type_.kind == TYPE_BINARY:
-        assert isinstance(value, bytes)
-        return value.decode("utf-8", "surrogateescape") if type_.is_string else value
-    if type_.kind == TYPE_DECIMAL:
-        return decimal.Decimal(int(value)).scaleb(-type_.arrow.scale, _EXACT)
     try:
-        if type_.is_date:
-            return dt.date.fromordinal(int(value) + _EPOCH_DAY)
-        if type_.is_timestamp:
-            epoch = _EPOCH if type_.arrow.tz is None else _EPOCH_UTC
-            return epoch + dt.timedelta(microseconds=int(value))
-    except (OverflowError, ValueError):
+        return _maker(type_)(value)
+    except (OverflowError, ValueError) as error:
+        if not type_.is_temporal:
+            raise
         raise InvalidArgument(
-            f"{what}: {value!r} as {type_} lies outside the years 1 to 9999, which is all that Python's "
-            "dates and times hold; read it as Arrow, by scan or get_many"
+            f"{what}: {value!r} as {type_} {_why_not(error)}; read it as Arrow, by scan or get_many"
         ) from None
-    return value
+
+
+def _why_not(error: Exception) -> str:
+    if "nanoseconds" in str(error):
+        return f"is none of Python's values ({error})"
+    return "lies outside the years 1 to 9999, which is all that Python's dates and times hold"
+
+
+@lru_cache(maxsize=1024)
+def _maker(type_: ColumnType) -> Callable[[Any], Any]:
+    """``physical -> exact Python value`` of one type, with the branches of ``python`` taken."""
+    if type_.is_temporal:
+        return temporal.to_python(type_)
+    if type_.kind == TYPE_DECIMAL:
+        scale = type_.arrow.scale
+        return lambda value: decimal.Decimal(value).scaleb(-scale, _EXACT)
+    if type_.name == "uuid":
+        return lambda value: uuid.UUID(bytes=value)
+    if type_.name == "bool8":
+        return bool
+    if type_.name == "month_day_nano_interval":
+        return lambda value: pa.MonthDayNano(_INTERVAL.unpack(value))
+    if type_.is_long_decimal:
+        scale = type_.declared.scale
+        return lambda value: decimal.Decimal(_of_long(value)).scaleb(-scale, _EXACT)
+    if type_.is_string:
+        return lambda value: value.decode("utf-8", "surrogateescape")
+    return lambda value: value
+
+
+def _of_long(value: bytes) -> int:
+    return int.from_bytes(value, "big") - (1 << 255)
 
 
 def python_or_scalar(type_: ColumnType, value: Physical) -> Any:
@@ -77,7 +100,7 @@ def python_or_scalar(type_: ColumnType, value: Physical) -> Any:
     try:
         return python(type_, value)
     except InvalidArgument:
-        return pa.scalar(value, pa.int32() if type_.is_date else pa.int64()).cast(type_.arrow)
+        return temporal.scalar(type_, int(value))
 
 
 def exact(type_: ColumnType, value: Any, what: str = "value") -> Any:
@@ -119,7 +142,7 @@ def to_json(type_: ColumnType, value: Any) -> Any:
     number = physical(type_, value)
     if type_.kind == TYPE_BINARY:
         assert isinstance(number, bytes)
-        return value if type_.is_string else base64.b64encode(number).decode("ascii")
+        return number.decode() if type_.is_string else base64.b64encode(number).decode("ascii")
     if type_.kind == TYPE_DECIMAL:
         return str(value)
     if type_.kind == TYPE_FLOAT:
@@ -132,7 +155,7 @@ def from_json(type_: ColumnType, stored: Any) -> Any:
     if stored is None:
         return None
     if type_.kind == TYPE_BINARY:
-        return exact(type_, stored if type_.is_string else base64.b64decode(stored, validate=True))
+        return exact(type_, stored if type_.is_string else _of_bytes(type_, stored))
     if type_.kind == TYPE_DECIMAL:
         if not isinstance(stored, str):
             raise TypeError(f"a decimal is stored as a string, not {stored!r}")
@@ -143,7 +166,14 @@ def from_json(type_: ColumnType, stored: Any) -> Any:
         return exact(type_, stored)
     if isinstance(stored, bool) or not isinstance(stored, int):
         raise TypeError(f"{type_} is stored as an integer, not {stored!r}")
-    return python(type_, _in_range(type_, stored, "value", stored))
+    return python_or_scalar(type_, _in_range(type_, stored, "value", stored))
+
+
+def _of_bytes(type_: ColumnType, stored: Any) -> Any:
+    raw = base64.b64decode(stored, validate=True)
+    if type_.cell_bytes not in (None, len(raw)) or (type_.is_long_decimal and len(raw) != LONG_DECIMAL_BYTES):
+        raise ValueError(f"{len(raw)} bytes are no {type_}")
+    return python(type_, raw)
 
 
 # ------------------------------------------------------------------ checking what a caller gives
@@ -160,18 +190,20 @@ _NOT_FLOATS = (*_BOOLS, str, bytes, decimal.Decimal, pa.Scalar)
 def converter(type_: ColumnType) -> Converter:
     """``(value, what) -> physical value`` for one type: ``physical`` with its branches taken."""
     leaf: Converter
-    if type_.kind == TYPE_BINARY:
-        leaf = _string if type_.is_string else _binary
+    if type_.name in _OF_NAMES:
+        leaf = _OF_NAMES[type_.name]
+    elif type_.is_long_decimal:
+        leaf = _long_decimal(type_)
+    elif type_.kind == TYPE_BINARY:
+        leaf = _string if type_.is_string else _binary_of(type_)
     elif type_.kind == TYPE_DECIMAL:
-        leaf = _decimal(type_)
+        leaf = _decimal(type_.arrow.precision, type_.arrow.scale, type_)
     elif type_.kind == TYPE_FLOAT:
         leaf = _float(type_)
     elif type_.kind == TYPE_BOOL:
         leaf = _bool
-    elif type_.is_date:
-        leaf = _date
-    elif type_.is_timestamp:
-        leaf = _timestamp(type_)
+    elif type_.is_temporal:
+        leaf = temporal.from_python(type_)
     else:
         leaf = _integer(type_)
 
@@ -191,7 +223,7 @@ def converter(type_: ColumnType) -> Converter:
 
 def _scalar(type_: ColumnType, value: pa.Scalar, what: str) -> Physical:
     """A ``pa.Scalar`` keeps times that Python's own types cannot hold."""
-    if value.is_valid and (type_.is_timestamp or type_.is_date) and value.type == type_.arrow:
+    if value.is_valid and type_.is_temporal and value.type == type_.arrow:
         return int(value.value)
     if not value.is_valid:
         raise InvalidArgument(f"{what}: NULL is not a {type_}")
@@ -235,15 +267,17 @@ def _bool(value: Any, what: str) -> Physical:
 
 
 def _float(type_: ColumnType) -> Converter:
+    nearest = "<e" if pa.types.is_float16(type_.declared) else "<f"
+
     def convert(value: Any, what: str) -> Physical:
         if isinstance(value, _NOT_FLOATS):
             raise TypeError
         number = float(value)
         if type_.width == 4 and math.isfinite(number):
             try:
-                number = struct.unpack("<f", struct.pack("<f", number))[0]
+                number = struct.unpack(nearest, struct.pack(nearest, number))[0]
             except OverflowError:
-                raise InvalidArgument(f"{what}: {shown(value)} is outside the range of float32") from None
+                raise InvalidArgument(f"{what}: {shown(value)} is outside the range of {type_}") from None
         if not isinstance(value, _FLOATS) and number != value:
             raise InvalidArgument(f"{what}: {shown(value)} is not exact as {type_}")
         return number
@@ -260,55 +294,77 @@ def _string(value: Any, what: str) -> Physical:
         raise InvalidArgument(f"{what}: {shown(value)} cannot be written as UTF-8") from None
 
 
-def _binary(value: Any, what: str) -> Physical:
-    if not isinstance(value, _BUFFERS):
-        raise TypeError
-    return bytes(value)
-
-
-def _date(value: Any, what: str) -> Physical:
-    if isinstance(value, np.datetime64):
-        value = _from_datetime64(value, "D")
-    if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
-        raise TypeError  # the time of day would be lost
-    return value.toordinal() - _EPOCH_DAY
-
-
-def _timestamp(type_: ColumnType) -> Converter:
-    aware = type_.arrow.tz is not None
+def _binary_of(type_: ColumnType) -> Converter:
+    size = type_.cell_bytes
 
     def convert(value: Any, what: str) -> Physical:
-        if isinstance(value, np.datetime64):
-            if aware:
-                raise InvalidArgument(f"{what}: a {type_} needs a time with a zone; {shown(value)} has none")
-            exact_us = value.astype("datetime64[us]")
-            if np.isnat(value) or exact_us != value:
-                raise InvalidArgument(f"{what}: {shown(value)} is not a whole number of microseconds")
-            return int(exact_us.astype(np.int64))
-        if not isinstance(value, dt.datetime) or not isinstance(value.year, int):
-            raise TypeError  # pandas' NaT is a datetime whose year is NaN
-        if getattr(value, "nanosecond", 0):
-            raise InvalidArgument(f"{what}: {shown(value)} is not a whole number of microseconds")
-        if aware:
-            if value.utcoffset() is None:
-                raise InvalidArgument(f"{what}: a {type_} needs a time with a zone; {shown(value)} has none")
-            return (value - _EPOCH_UTC) // _MICROSECOND
-        if value.tzinfo is not None:
-            raise InvalidArgument(f"{what}: a {type_} has no zone; {shown(value)} has one")
-        return (value - _EPOCH) // _MICROSECOND
+        if not isinstance(value, _BUFFERS):
+            raise TypeError
+        raw = bytes(value)
+        if size is not None and len(raw) != size:
+            raise InvalidArgument(f"{what}: {len(raw)} bytes are no {type_}, which has {size}")
+        return raw
 
     return convert
 
 
-def _from_datetime64(value: np.datetime64, unit: str) -> Any:
-    if np.isnat(value) or value.astype(f"datetime64[{unit}]") != value:
+def _uuid(value: Any, what: str) -> Physical:
+    """A UUID, its 16 bytes, or its text."""
+    if isinstance(value, str):
+        try:
+            value = uuid.UUID(value)
+        except ValueError:
+            raise InvalidArgument(f"{what}: {shown(value)} is not a uuid") from None
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if not isinstance(value, _BUFFERS):
         raise TypeError
-    return value.astype(f"datetime64[{unit}]").item()
+    raw = bytes(value)
+    if len(raw) != 16:
+        raise InvalidArgument(f"{what}: {len(raw)} bytes are no uuid, which has 16")
+    return raw
 
 
-def _decimal(type_: ColumnType) -> Converter:
-    precision, scale = type_.arrow.precision, type_.arrow.scale
+def _interval(value: Any, what: str) -> Physical:
+    if isinstance(value, pa.MonthDayNano | tuple | list) and len(value) == 3:
+        try:
+            return _INTERVAL.pack(*value)
+        except struct.error as error:
+            raise InvalidArgument(f"{what}: {shown(value)} is outside the type's range: {error}") from None
+    if isinstance(value, _BUFFERS) and len(value) == _INTERVAL.size:
+        return bytes(value)
+    raise TypeError
 
+
+def _bool8(value: Any, what: str) -> Physical:
+    if not isinstance(value, _BOOLS):
+        raise TypeError
+    return int(value)
+
+
+def _nothing(value: Any, what: str) -> Physical:
+    raise InvalidArgument(f"{what}: a column of type null has no values but NULL, not {shown(value)}")
+
+
+_OF_NAMES: dict[str, Converter] = {
+    "uuid": _uuid,
+    "month_day_nano_interval": _interval,
+    "bool8": _bool8,
+    "null": _nothing,
+}
+
+
+def _long_decimal(type_: ColumnType) -> Converter:
+    number_of = _decimal(type_.declared.precision, type_.declared.scale, type_)
+
+    def convert(value: Any, what: str) -> Physical:
+        number = number_of(value, what)
+        return (int(number) + (1 << 255)).to_bytes(LONG_DECIMAL_BYTES, "big")
+
+    return convert
+
+
+def _decimal(precision: int, scale: int, type_: ColumnType) -> Converter:
     def convert(value: Any, what: str) -> Physical:
         if isinstance(value, _BOOLS):
             raise TypeError

@@ -68,7 +68,16 @@ class Term:
         return compared(self.type, self.op, constants[0])
 
     def __str__(self) -> str:
-        return f"#{self.column_id} {self.op}" + ("" if self.value is None else f" {self.value!r}")
+        return f"#{self.column_id} {self.op}" + ("" if self.value is None else f" {_shown(self.value)}")
+
+
+def _shown(value: Any) -> str:
+    """A term's value for people; times that Python does not have as their numbers."""
+    if isinstance(value, pa.Scalar):
+        return f"{value.value} as {value.type}"
+    if isinstance(value, tuple | Listed) and any(isinstance(one, pa.Scalar) for one in value):
+        return f"({', '.join(map(_shown, value))})"
+    return repr(value)
 
 
 def passing_all(terms: Iterable[Term]) -> ValueSet | None:
@@ -153,7 +162,7 @@ def _union(sides: Sequence[tuple[Term, ...]]) -> Term | None:
             return None
         found.update(side[0].value if side[0].op == "in" else (side[0].value,))
     term = sides[0][0]
-    return Term(term.column_id, "in", _ascending(found), term.type)
+    return Term(term.column_id, "in", _ascending(found, term.type), term.type)
 
 
 def _negation(tested: Tested) -> Term | None:
@@ -185,7 +194,8 @@ def _term(test: ColumnTest) -> Term | None:
             return None  # a list that matches NULL is no list of values
         if test.many is not None:
             return Term(column.id, "in", test.many, column.type)
-        return Term(column.id, "in", _ascending(one[0] for one in exact if one is not None), column.type)
+        listed_values = _ascending((one[0] for one in exact if one is not None), column.type)
+        return Term(column.id, "in", listed_values, column.type)
     if test.op == "prefix":
         return _prefix(column, test.text)
     return None if test.op in ("ne", "is_nan") else _comparison(column, test.op, test.constants[0])
@@ -216,13 +226,9 @@ def _prefix(column: StoredColumn, text: bytes) -> Term | None:
     return Term(column.id, "prefix", value, column.type) if text else None
 
 
-def _ascending(found: Iterable[Any]) -> tuple[Any, ...]:
+def _ascending(found: Iterable[Any], type_: ColumnType) -> tuple[Any, ...]:
     """Values in order; text in the order of its bytes."""
-
-    def order(one: Any) -> Any:
-        return one.encode("utf-8", "surrogateescape") if isinstance(one, str) else one
-
-    return tuple(sorted(set(found), key=order))
+    return tuple(sorted(set(found), key=lambda one: values.physical(type_, one)))
 
 
 # ---- conditions

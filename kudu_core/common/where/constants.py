@@ -50,7 +50,7 @@ class Constant:
     def physical(self) -> Physical:
         """Of one that is steady."""
         assert self.is_steady and self.exact is not None
-        if self.type.is_timestamp or self.type.is_date:
+        if self.type.is_temporal:
             return int(self.literal.scalar.value)
         return values.physical(self.type, self.exact[0])
 
@@ -61,8 +61,8 @@ def _exact(type_: ColumnType, literal: pa.Scalar) -> tuple[Any] | None:
     try:
         if not is_comparable(type_, literal.type):
             return None
-        if type_.is_timestamp or type_.is_date:
-            literal = pc.cast(literal, type_.arrow)
+        if type_.is_temporal:
+            return (values.python(type_, pc.cast(literal, type_.arrow).value),)
         value = literal.as_py()
         if type_.kind == TYPE_FLOAT:
             exact = values.exact(type_, value)
@@ -84,6 +84,12 @@ def is_comparable(type_: ColumnType, given: pa.DataType) -> bool:
         return bool(_t.is_timestamp(given) and (given.tz is None) == (type_.arrow.tz is None))
     if type_.is_date:
         return bool(_t.is_date(given))
+    if type_.is_time_of_day:
+        return bool(_t.is_time(given))
+    if type_.is_duration:
+        return bool(_t.is_duration(given))
+    if type_.is_long_decimal:
+        return bool(_t.is_decimal(given) or _t.is_integer(given))
     if type_.is_string:
         return bool(_t.is_string(given) or _t.is_large_string(given) or given == pa.string_view())
     if type_.kind == TYPE_BINARY:
@@ -99,8 +105,10 @@ def is_steady(type_: ColumnType, given: pa.DataType) -> bool:
     """Whether it does so without an error, whatever the cell; of a type that is comparable."""
     if type_.is_timestamp:
         return bool(given.unit == type_.arrow.unit)
-    if type_.is_date:
+    if type_.is_temporal:
         return bool(given == type_.arrow)
+    if type_.is_long_decimal:
+        return bool(given == type_.declared)
     if type_.kind == TYPE_DECIMAL:
         return bool(_t.is_decimal128(given) and given.scale >= 0 and _digits(type_, given) <= _MOST_DIGITS)
     if type_.kind == TYPE_BINARY:

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.types.scalars import stored_scalar
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument
 
@@ -53,7 +54,7 @@ class Literal:
     def scalar(self) -> pa.Scalar:
         if self._scalar is None:
             assert self.type is not None
-            self._scalar = pa.scalar(self.exact, self.type.arrow)
+            self._scalar = stored_scalar(self.type, self.exact)
         return self._scalar
 
 
@@ -107,6 +108,21 @@ def parse_serialised(raw: pa.Buffer) -> Node | None:
         return None
 
 
+def read_serialised(raw: pa.Buffer) -> tuple[pa.RecordBatch, list[tuple[str, str]]]:
+    """What ``serialised`` has made: the literals, checked, and the words that spell the tree."""
+    batch = _literals(raw)
+    return batch, _metadata(batch.schema)
+
+
+def written(batch: pa.RecordBatch, words: list[tuple[str, str]]) -> pa.Buffer:
+    """Literals and words as pyarrow serialises an expression."""
+    sink = pa.BufferOutputStream()
+    spelled = batch.replace_schema_metadata(pa.KeyValueMetadata(words))
+    with pa.ipc.new_file(sink, spelled.schema) as writer:
+        writer.write_batch(spelled)
+    return sink.getvalue()
+
+
 def serialised(expression: pc.Expression) -> pa.Buffer:
     """As pyarrow writes it to send it elsewhere."""
     try:
@@ -156,11 +172,7 @@ def _conjuncts(words: list[tuple[str, str]], at: int, parts: list[tuple[int, int
 
 def _rebuilt(batch: pa.RecordBatch, words: list[tuple[str, str]]) -> pc.Expression:
     """The expression that these words of a serialised one spell."""
-    sink = pa.BufferOutputStream()
-    part = batch.replace_schema_metadata(pa.KeyValueMetadata(words))
-    with pa.ipc.new_file(sink, part.schema) as writer:
-        writer.write_batch(part)
-    return pc.Expression._deserialize(sink.getvalue())
+    return pc.Expression._deserialize(written(batch, words))
 
 
 def spelled(node: Node) -> pc.Expression:

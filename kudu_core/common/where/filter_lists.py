@@ -11,9 +11,11 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types import values
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_chunks, check_layout, check_text
+from kudu_core.common.types.scalars import stored_array, stored_scalar
 from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
 from kudu_core.common.where import expressions
 from kudu_core.common.where.expressions import FunctionCall, Literal, Node, Ref
+from kudu_core.common.where.seen import seen, seen_scalar
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 _FUNCTIONS = {
@@ -100,6 +102,11 @@ def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
     cells = list(value)
     for cell in cells:
         check_text(cell, f"filter on {name!r}")
+    if type_.is_temporal or type_.is_narrower:
+        try:
+            return seen(stored_array(type_, cells), type_)
+        except InvalidArgument:
+            pass  # one that the type does not have; what Arrow says of it stands
     try:
         try:
             return pa.array(cells)
@@ -113,6 +120,11 @@ def _literal(value: Any, type_: ColumnType) -> Literal | None:
     """A literal of exactly the column's type; None for values that are not plainly of it."""
     if type_.kind == TYPE_FLOAT and type(value) is int:
         return _float(value, type_)
+    if (type_.is_temporal or type_.is_narrower) and not isinstance(value, pa.Scalar) and value is not None:
+        try:
+            return Literal(seen_scalar(type_, stored_scalar(type_, value)))
+        except InvalidArgument:
+            return None
     if type(value) is not _NATIVE.get(type_.name) or value != value:
         return None
     try:
@@ -133,6 +145,6 @@ def _float(value: int, type_: ColumnType) -> Literal | None:
 def _typed(array: pa.Array, type_: Any, name: str) -> pa.Array:
     """In the column's type, so that Arrow compares without casting; as it is where that is not exact."""
     try:
-        return cast(array, type_, name)
+        return seen(cast(array, type_, name), type_)
     except SchemaMismatch:
         return array

@@ -53,10 +53,10 @@ class Listed(Values):
             return None
         found = Listed(type_, pc.unique(exact).sort())
         try:
-            if len(found) and (type_.is_date or type_.is_timestamp):
-                found[0], found[-1]  # Python has not all of them
+            if len(found) and type_.is_temporal:
+                values.python(type_, found.physical[0]), values.python(type_, found.physical[-1])
         except InvalidArgument:
-            return None
+            return None  # Python has not all of them
         return found
 
     @cached_property
@@ -92,10 +92,10 @@ class Listed(Values):
         if isinstance(at, slice):
             return tuple(Listed(self.type, self.array[at]))
         [value] = Listed(self.type, self.array.take([range(len(self))[at]])).physical
-        return values.python(self.type, value)
+        return values.python_or_scalar(self.type, value)
 
     def __iter__(self) -> Iterator[Any]:
-        return (values.python(self.type, value) for value in self.physical)
+        return (values.python_or_scalar(self.type, value) for value in self.physical)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Listed, (self.type, self.array)

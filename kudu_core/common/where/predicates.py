@@ -25,12 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.types import TYPE_FLOAT
+from kudu_core.common.types.scalars import stored_array, stored_scalar
+from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
 from kudu_core.common.where import expressions
 from kudu_core.common.where.analysis import Condition, Term, analyse, merged
 from kudu_core.common.where.filter_lists import read_lists
 from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.listed import Listed
+from kudu_core.common.where.seen import is_seen_as_declared, seen, seen_scalar
 from kudu_core.errors import InvalidArgument
 
 _RESULT = "passes"
@@ -55,6 +57,8 @@ class Filter:
     """What the conditions leave to pyarrow; None: nothing.  It has neither terms nor conditions itself."""
     guard: pc.Expression | None = None
     """Conditions and terms as an expression that fails on no row; None: there are none."""
+    converted: tuple[tuple[str, ColumnType], ...] = ()
+    """Columns that the expression sees as they were declared (``seen``)."""
 
     @property
     def expression(self) -> pc.Expression:
@@ -81,6 +85,10 @@ class Filter:
         ``InvalidArgument`` when Arrow cannot evaluate it, for types or for values (overflow) of rows that
         are there and that the guard lets pass.
         """
+        for name, type_ in self.converted:
+            place = batch.schema.get_field_index(name)
+            if place >= 0:
+                batch = batch.set_column(place, name, seen(batch.column(place), type_))
         try:
             return _evaluated(self.expression, batch)
         except InvalidArgument:
@@ -145,6 +153,7 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
 
 def compile_given(given: AsGiven, schema: Schema) -> Filter | None:
     """The same of a predicate that was given before."""
+    given = given.of_stored_types()
     node = given.tree()
     # Not understood, it may refer to any column.
     names = set(schema.names) if node is None else expressions.references(node)
@@ -155,7 +164,7 @@ def compile_given(given: AsGiven, schema: Schema) -> Filter | None:
         if _constant(given):
             return None
     if node is None:
-        result = Filter(given, frozenset(names), ())
+        result = Filter(given, frozenset(names), (), converted=_converted(names, schema))
     else:
         result = _taken_apart(given, node, frozenset(names), schema)
     if node is None or result.rest is not None:
@@ -170,19 +179,28 @@ def _taken_apart(given: AsGiven, node: expressions.Node, names: frozenset[str], 
     terms = tuple(term for conjunct in known for term in conjunct.terms)
     left = [place for place, conjunct in enumerate(known) if conjunct.condition is None]
     conditions = merged(conjunct.condition for conjunct in known if conjunct.condition is not None)
+    converted = _converted(names, schema)
     if not left:
-        return Filter(given, names, terms, conditions)
+        return Filter(given, names, terms, conditions, converted=converted)
     parts = expressions.conjuncts(given.expression)
     if len(parts) != len(nodes):
         guard = _all(_guards(terms, schema))
-        return Filter(given, names, terms, (), Filter(given, names, (), guard=guard), guard)
+        rest = Filter(given, names, (), guard=guard, converted=converted)
+        return Filter(given, names, terms, (), rest, guard, converted)
     guards = _guards((term for place in left for term in known[place].terms), schema)
     tested = [part for place, part in enumerate(parts) if place not in left]
     left_names = frozenset(
         set().union(*(expressions.references(nodes[place]) for place in left)) or schema.key_names[:1]
     )
-    rest = Filter(AsGiven(_all([parts[place] for place in left])), left_names, (), guard=_all(guards))
-    return Filter(given, names, terms, conditions, rest, _all([*tested, *guards]))
+    asked = AsGiven(_all([parts[place] for place in left]))
+    rest = Filter(asked, left_names, (), guard=_all(guards), converted=_converted(left_names, schema))
+    return Filter(given, names, terms, conditions, rest, _all([*tested, *guards]), converted)
+
+
+def _converted(names: Iterable[str], schema: Schema) -> tuple[tuple[str, ColumnType], ...]:
+    """Of these columns those that expressions see as they were declared."""
+    types = ((name, schema.by_name[name].type) for name in sorted(names))
+    return tuple((name, type_) for name, type_ in types if is_seen_as_declared(type_))
 
 
 def _all(parts: Sequence[pc.Expression]) -> pc.Expression | None:
@@ -205,12 +223,13 @@ def _guard(term: Term, field: pc.Expression) -> pc.Expression:
     if term.op == "in":
         return _in_list(term, field)
     compare: Callable[[Any, Any], pc.Expression] = getattr(operator, term.op)
-    return compare(field, pa.scalar(term.value, term.type.arrow))
+    return compare(field, seen_scalar(term.type, stored_scalar(term.type, term.value)))
 
 
 def _in_list(term: Term, field: pc.Expression) -> pc.Expression:
     """To Arrow's lists the two zeros are two values, to its comparisons one; a term has either for both."""
-    listed = term.value.array if isinstance(term.value, Listed) else pa.array(term.value, term.type.arrow)
+    many = isinstance(term.value, Listed)
+    listed = seen(term.value.array if many else stored_array(term.type, term.value), term.type)
     found = field.isin(listed)
     if term.type.kind == TYPE_FLOAT and pc.any(pc.equal(listed, 0.0)).as_py():
         found = found | (field == pa.scalar(0.0, term.type.arrow))
@@ -231,7 +250,7 @@ def _try_out(predicate: Filter, schema: Schema) -> None:
     """
     left = predicate.rest or predicate  # conditions bind
     columns = [c for c in schema.columns if c.name in predicate.columns | left.columns]
-    nulls = [pa.nulls(1, c.type.arrow) for c in columns]
+    nulls = [seen(pa.nulls(1, c.type.arrow), c.type) for c in columns]
     row = pa.RecordBatch.from_arrays(nulls, names=[c.name for c in columns])
     try:
         _evaluated(left.expression, row)
@@ -242,4 +261,6 @@ def _try_out(predicate: Filter, schema: Schema) -> None:
             _evaluated(left.expression, row.slice(0, 0))
         except InvalidArgument as unbound:
             raise InvalidArgument(f"{unbound}; {_OWN_TYPE}") from None
-        predicate.mask(row)
+        counted = np.ones(1, np.bool_) if predicate.guard is None else _evaluated(predicate.guard, row)
+        if counted[0]:
+            _evaluated(predicate.expression, row)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs as arrow_fs
 
-from kudu_core.common.schema.schema import Schema, arrow_schema
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where import expressions
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table.opened.handle import Handle
@@ -52,7 +52,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     """
 
     def __init__(self, held: _Held, where: pc.Expression | None) -> None:
-        schema = arrow_schema(held.schema.columns)
+        schema = held.schema.arrow
         super().__init__(schema, [_nothing_to_read(schema)])
         self._held = held
         self._handle = held.handle

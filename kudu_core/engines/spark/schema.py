@@ -1,7 +1,7 @@
 """Columns between a table and Spark: types, and batches with exactly the schema that Spark expects.
 
 Spark has no unsigned integers: uint8, uint16 and uint32 are read as the next wider type, uint64 as
-decimal(20,0), and both come back.  Everything else is the same on both sides.
+decimal(20,0), and both come back.  Its times have microseconds, whatever those of a column have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kudu_core.common.schema.schema import OP_COLUMN, Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_layout
 from kudu_core.common.types.types import ColumnType
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
 from kudu_core.table.jobs.commit import APPLY
 
 _WIDER = {
@@ -29,17 +29,29 @@ _WIDER = {
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
 }
 
 
 def spark_type(type_: ColumnType) -> DataType:
-    """The Spark type that holds every value of a column."""
-    return from_arrow_type(_WIDER.get(type_.arrow, type_.arrow), prefer_timestamp_ntz=True)
+    """The Spark type that holds the values of a column; its times have microseconds."""
+    stored = pa.null() if pa.types.is_null(type_.declared) else type_.arrow
+    if type_.is_long_decimal or pa.types.is_interval(type_.declared):
+        raise NotSupported(f"Spark has no type for {type_}; leave the column out with columns=")
+    return from_arrow_type(_WIDER.get(stored, stored), prefer_timestamp_ntz=True)
 
 
 def spark_schema(schema: Schema, names: Sequence[str] | None = None) -> StructType:
     """Columns of a table as a Spark schema; None: all."""
-    return StructType([StructField(c.name, spark_type(c.type), c.nullable) for c in schema.project(names)])
+    fields = []
+    for column in schema.project(names):
+        try:
+            fields.append(StructField(column.name, spark_type(column.type), column.nullable))
+        except (NotSupported, PySparkException) as error:
+            raise NotSupported(f"column {column.name!r}: {error}") from None
+    return StructType(fields)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -50,10 +62,21 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def to_spark(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """A batch of a scan, with exactly Spark's types and nullability.  Equal types are not copied."""
     arrays = [
-        column if column.type == field.type else pc.cast(column, field.type)
+        column if column.type == field.type else _cast(column, field)
         for column, field in zip(batch.columns, wanted, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    try:
+        return pc.cast(column, field.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaMismatch(
+            f"column {field.name!r}: {column.type} does not fit Spark's {field.type}: {error}"
+        ) from None
 
 
 def table_schema(schema: StructType) -> pa.Schema:
@@ -61,7 +84,7 @@ def table_schema(schema: StructType) -> pa.Schema:
     fields = []
     for field in schema.fields:
         type_ = ColumnType.from_arrow(_arrow_type(field))
-        fields.append(pa.field(field.name, type_.arrow, field.nullable))
+        fields.append(pa.field(field.name, type_.declared, field.nullable))
     return pa.schema(fields)
 
 

@@ -242,9 +242,9 @@ def backup(
     ) -> tuple[list[BackupFile], tuple[int, int, int]]:
         shares: list[ScanToken | ChangeToken] = []
         if head.since is None:
-            shares += scan_tokens(handle, ScanRequest(), snapshot, target_rows_per_task)
+            shares += scan_tokens(handle, ScanRequest(stored=True), snapshot, target_rows_per_task)
         else:
-            net = ChangesRequest(net=True)
+            net = ChangesRequest(net=True, stored=True)
             shares += change_tokens(handle, net, head.since, snapshot, target_rows_per_task)
         if any(share.schema_version != head.schema.version for share in shares):
             raise SchemaMismatch(f"{handle.path} was altered while its backup began; run it again")

@@ -241,7 +241,7 @@ class SalvagedRowSet:
         if not base.has(column.id) and column.id not in self.lost_columns:
             return ColumnBuffers.constant(column.type, column.read_default, rows), known
         stored = None if column.id in self.lost_columns else base.columns[column.id]
-        if stored is None or stored.spec.type != column.type:
+        if stored is None or stored.spec.type != column.type.stored:
             return ColumnBuffers.nulls(column.type, rows), ~known
         try:
             return stored.read(lower, upper), known
@@ -269,7 +269,7 @@ class SalvagedRowSet:
         found = _Entries(rowids.astype(np.int64) - lower, timestamps, ops, {})
         for column_id in file.column_ids:
             column = self.schema.by_id.get(column_id)
-            if column is None or file.spec(column_id).type != column.type:
+            if column is None or file.spec(column_id).type != column.type.stored:
                 continue
             try:
                 at, _, values = file.updates(column_id, lower, upper)

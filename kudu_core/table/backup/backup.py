@@ -148,9 +148,9 @@ def _runs_here(
 ) -> tuple[list[BackupFile], Counts]:
     rows: Iterator[pa.RecordBatch]
     if head.since is None:
-        rows = iter(open_scan(handle, ScanRequest(), snapshot, head.schema))
+        rows = iter(open_scan(handle, ScanRequest(stored=True), snapshot, head.schema))
     else:
-        net = ChangesRequest(net=True)
+        net = ChangesRequest(net=True, stored=True)
         rows = iter(open_changes(handle, net, head.since, snapshot, head.schema))
     return write_runs(fs, directory, head.arrow_schema(), rows, name)
 

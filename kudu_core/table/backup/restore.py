@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.partition.partitions import PartitionSchema
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
@@ -144,7 +145,7 @@ def _fill(handle: Handle, chain: Chain, fill: Fill) -> None:
 def _fill_here(handle: Handle, chain: Chain) -> None:
     engine = handle.for_writing()
     batches = _batches(chain.fs, chain, engine.schema)
-    calls = apply_calls(engine.schema, batches, OP_COLUMN)
+    calls = apply_calls(engine.schema, batches, OP_COLUMN, stored=True)
     write_parts(engine, _within(calls, chain, engine.partitions))
 
 
@@ -188,7 +189,7 @@ def _conformed(manifest: BackupManifest, batch: pa.RecordBatch, schema: Schema) 
 def _default(column: StoredColumn, count: int) -> pa.Array:
     if column.read_default is None:
         return pa.nulls(count, column.type.arrow)
-    return pa.repeat(pa.scalar(column.read_default, column.type.arrow), count)
+    return ColumnBuffers.constant(column.type, column.read_default, count).to_arrow(column.type)
 
 
 def _within(calls: Iterator[Call], chain: Chain, partitions: PartitionSchema) -> Iterator[Call]:

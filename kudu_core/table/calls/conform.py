@@ -42,10 +42,13 @@ def with_policy(name: str, value: str, operation: str) -> str:
     raise InvalidArgument(f'{name} is "error" or "ignore", not {value!r}')
 
 
-def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = False) -> Iterator[Call]:
+def conform_calls(
+    schema: Schema, operation: str, data: Any, *, unique: bool = False, stored: bool = False
+) -> Iterator[Call]:
     """The rows of one call in the table's types, batch by batch as they come.
 
-    Parts that follow the first have ``continues`` set; there is none for data without rows.
+    Parts that follow the first have ``continues`` set; there is none for data without rows.  ``stored``: they
+    may come as they are stored.
     """
     op = _CODES[operation]
     is_delete = operation.startswith("delete")
@@ -54,7 +57,7 @@ def conform_calls(schema: Schema, operation: str, data: Any, *, unique: bool = F
     given: frozenset[int] | None = None
     rows = 0
     for batch in batches(data, schema):
-        conformed = conform(schema, batch, first_row=rows)
+        conformed = conform(schema, batch, first_row=rows, stored=stored)
         rows += batch.num_rows
         if is_delete and len(conformed.given) > len(schema.key_ids):
             extra = [schema.by_id[i].name for i in conformed.given if i not in schema.key_ids]
@@ -98,14 +101,16 @@ def _require(schema: Schema, given: frozenset[int]) -> None:
             )
 
 
-def apply_calls(schema: Schema, data: Any, op_column: str, *, unique: bool = False) -> Iterator[Call]:
+def apply_calls(
+    schema: Schema, data: Any, op_column: str, *, unique: bool = False, stored: bool = False
+) -> Iterator[Call]:
     """Rows with an operation each; otherwise as ``conform_calls``."""
     if op_column in schema.by_name:
         raise InvalidArgument(f"op_column {op_column!r} is a column of the table")
     given: frozenset[int] | None = None
     rows = 0
     for batch in batches(data, schema):
-        conformed = conform(schema, batch, allow_extra=(op_column,), first_row=rows)
+        conformed = conform(schema, batch, allow_extra=(op_column,), first_row=rows, stored=stored)
         names = conformed.extra.get(op_column)
         if names is None:
             raise SchemaMismatch(f"column {op_column!r} with the operations is missing")

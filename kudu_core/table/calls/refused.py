@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
 from kudu_core.common.rows.rowblock import RowBlock
+from kudu_core.common.rows.shown import Shown
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import InvalidArgument, RowErrors
 
@@ -61,17 +62,18 @@ def error_table(schema: Schema, refused: Refused, starts: np.ndarray) -> pa.Tabl
 
     ``starts``: number of the first row of each call; rows are shown as counted from there.
     """
-    columns = _error_columns(schema)
+    columns, shown = _error_columns(schema), Shown(schema.key_columns)
     arrays = [refused.keys.columns[c.id].to_arrow(c.type) for c in schema.key_columns]
     rows = refused.rows - starts[np.searchsorted(starts, refused.rows, side="right") - 1]
     known, place = np.unique(refused.codes, return_inverse=True)
     names = pa.array([CODE_NAMES[c] for c in known.tolist()], pa.string())
-    keys = pa.StructArray.from_arrays(arrays, fields=list(columns.field("key").type))
+    keys = pa.StructArray.from_arrays(shown.arrays(arrays), fields=list(columns.field("key").type))
     return pa.table([pa.array(rows, pa.int64()), names.take(pa.array(place)), keys], schema=columns)
 
 
 def _error_columns(schema: Schema) -> pa.Schema:
-    keys = pa.struct([pa.field(c.name, c.type.arrow, True) for c in schema.key_columns])
+    fields = Shown(schema.key_columns).arrow
+    keys = pa.struct([field.with_nullable(True).remove_metadata() for field in fields])
     return pa.schema([("row", pa.int64()), ("code", pa.string()), ("key", keys)])
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.schema.schema import arrow_schema
 from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED
 from kudu_core.table.changes.change_blocks import ChangeBlock
 from kudu_core.table.changes.changes_plan import ChangesPlan
@@ -28,6 +27,7 @@ def batch_of(
         _op_names(ops),
         pa.array(piece.timestamps[lower:upper]),
     ]
+    after: list[pa.Array] = []
     keys = set(plan.schema.key_ids)
     gone = ops == EVENT_DELETED
     some_gone = bool(gone.any())
@@ -35,11 +35,12 @@ def batch_of(
         values = piece.after[column.id].slice(lower, upper)
         if some_gone and column.id not in keys:
             values = _with_nulls(values, gone)
-        arrays.append(values.to_arrow(column.type))
+        after.append(values.to_arrow(column.type))
+    arrays += plan.shown.arrays(after)
     if plan.both:
         new = ops == EVENT_INSERTED
         images = [piece.before[c.id].slice(lower, upper).to_arrow(c.type) for c in plan.columns]
-        fields = list(arrow_schema(plan.columns))
+        images, fields = plan.shown.arrays(images), list(plan.shown.arrow)
         if images:
             arrays.append(pa.StructArray.from_arrays(images, fields=fields, mask=pa.array(new)))
         else:

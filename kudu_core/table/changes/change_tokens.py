@@ -47,6 +47,8 @@ class ChangeToken:
     """At most about how many changes it has, for planning."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """As of a ``ScanToken``."""
+    stored: bool = False
+    """As of a ``ScanToken``."""
 
 
 def change_tokens(
@@ -156,6 +158,7 @@ def _token(
         where=None if plan.filter is None else expression_bytes(plan.filter.expression),
         where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
         rows=rows,
+        stored=plan.stored,
         storage_options=engine.table_file.storage_options,
     )
 
@@ -185,6 +188,7 @@ def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
         both=token.images == "both",
         net=token.net,
         tablet_ids=frozenset(token.tablet_ids),
+        stored=token.stored,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn, arrow_schema
+from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
 from kudu_core.errors import ChangesLost, ColumnTooLarge, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import RowSetHistory
@@ -114,11 +114,11 @@ class Changes(ArrowResult):
     @property
     def schema(self) -> pa.Schema:
         """``_op``, ``_timestamp``, the projected columns, and ``_before`` with ``images="both"``."""
-        keys = set(self._plan.schema.key_ids)
+        shown, keys = self._plan.shown, set(self._plan.schema.key_names)
         fields = [pa.field(OP_COLUMN, pa.string(), False), pa.field(TIMESTAMP_NAME, pa.uint64(), False)]
-        fields += [pa.field(c.name, c.type.arrow, c.id not in keys) for c in self._plan.columns]
+        fields += [f.remove_metadata().with_nullable(f.name not in keys) for f in shown.arrow]
         if self._plan.both:
-            fields.append(pa.field(BEFORE_NAME, pa.struct(arrow_schema(self._plan.columns)), True))
+            fields.append(pa.field(BEFORE_NAME, pa.struct(shown.arrow), True))
         return pa.schema(fields)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kudu_core.common.rows.shown import Shown
 from kudu_core.common.run.clock import time_of
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import Filter, compile_where
@@ -33,6 +34,8 @@ class ChangesRequest:
     images: str = "after"
     net: bool = False
     key: Any = None
+    stored: bool = False
+    """Rows as they are stored, not as their user declared them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", kept(self.columns))
@@ -49,7 +52,8 @@ class ChangesRequest:
         """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit."""
         columns, where = schema.project(self.columns), compile_where(self.where, schema)
         keys = None if self.key is None else keys_of(schema, self.key)
-        return ChangesPlan(schema, columns, where, self.images == "both", bool(self.net), keys=keys)
+        both = self.images == "both"
+        return ChangesPlan(schema, columns, where, both, bool(self.net), keys=keys, stored=self.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,15 @@ class ChangesPlan:
     """Of these tablets alone; None: of all."""
     keys: KeyBatch | None = None
     """Of these keys alone; None: of all."""
+    stored: bool = False
+    """As of the request."""
+
+    shown: Shown = field(default=None, compare=False)  # type: ignore[assignment]
+    """How users see the projected columns."""
+
+    def __post_init__(self) -> None:
+        if self.shown is None:
+            object.__setattr__(self, "shown", Shown(self.columns, stored=self.stored))
 
     @property
     def needed(self) -> tuple[StoredColumn, ...]:

@@ -112,7 +112,7 @@ class JobStager:
         self._runs: list[StagedRun] = []
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Take rows in the table's types, with ``_op`` and the sequence column where the job has them."""
+        """Take rows as they are stored, with ``_op`` and the sequence column where the job has them."""
         form = self._form
         schema = form.schema
         if form.sequence is not None:
@@ -126,9 +126,9 @@ class JobStager:
                     self._sequences.append(ColumnBuffers.from_arrow(array, type_, name))
                 batch = batch.remove_column(place)
         if form.operation == APPLY:
-            calls = apply_calls(schema, batch, OP_COLUMN)
+            calls = apply_calls(schema, batch, OP_COLUMN, stored=True)
         else:
-            calls = conform_calls(schema, form.operation, batch)
+            calls = conform_calls(schema, form.operation, batch, stored=True)
         for call in calls:
             if form.ignore_null:
                 call.status = _null_keys(schema, call.block)

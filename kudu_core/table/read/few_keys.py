@@ -7,7 +7,7 @@ that lie there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.ordered.looked_up import LookedUp
+from kudu_core.common.rows.shown import Shown
 from kudu_core.common.run.cached import cached_property
+from kudu_core.common.schema.schema import arrow_schema
 from kudu_core.common.types.types import TYPE_BOOL
 from kudu_core.table.read.scan_columns import ScanColumns
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.view.view import KeyBatch, View
 
 FOUND = "_found"
+_FOUND_FIELD = pa.field(FOUND, pa.bool_(), False)
 MOST_KEYS = 1 << 14
 """Of a call: it runs with the interpreter's lock, which the general way gives back in between."""
 STRING_BYTES = 1 << 30
@@ -93,8 +96,21 @@ class Answer:
     def arrow(self) -> pa.Schema:
         """Of the answer."""
         every = dict(self.keys) | dict(zip(self.places, self.read, strict=True))
-        fields = [pa.field(every[at].name, every[at].type.arrow, True) for at in sorted(every)]
-        return pa.schema([*fields, pa.field(FOUND, pa.bool_(), False)])
+        return arrow_schema([replace(every[at], nullable=True) for at in sorted(every)]).append(_FOUND_FIELD)
+
+    @cached_property
+    def _shown(self) -> Shown:
+        every = dict(self.keys) | dict(zip(self.places, self.read, strict=True))
+        return Shown([replace(every[at], nullable=True) for at in sorted(every)])
+
+    def shown(self, batch: pa.RecordBatch) -> pa.Table:
+        """An answer as its user sees it."""
+        shown = self._shown
+        if not shown.is_plain:
+            *cells, found = batch.columns
+            schema = shown.arrow.append(_FOUND_FIELD)
+            batch = pa.RecordBatch.from_arrays([*shown.arrays(cells), found], schema=schema)
+        return pa.Table.from_batches([batch])
 
 
 def looked_up(
@@ -123,7 +139,7 @@ def looked_up(
         made = rows.batch(STRING_BYTES, answer.places, asked)
     except (NeedsGeneralPath, PageError):
         return None
-    return pa.Table.from_batches([pa.RecordBatch._import_from_c(made.address, answer.arrow)])
+    return answer.shown(pa.RecordBatch._import_from_c(made.address, answer.arrow))
 
 
 __all__ = ["FOUND", "Answer", "PartitionKeys", "are_few", "looked_up"]

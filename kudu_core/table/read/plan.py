@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core.common.rows.keys import encode_prefix
+from kudu_core.common.rows.shown import Shown
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
@@ -51,6 +52,8 @@ class ScanRequest:
     limit: int | None = None
     batch_rows: int = BATCH_ROWS
     dictionary: Sequence[str] = ()
+    stored: bool = False
+    """Rows as they are stored, not as their user declared them."""
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -88,7 +91,7 @@ class ScanRequest:
             if type(columns) not in (list, tuple) or len(columns) > _KEPT_COLUMNS:
                 return None
             columns = tuple(columns)
-        if self.dictionary:
+        if self.dictionary or self.stored:
             return None
         asked = columns, self.order, self.limit, type(self.limit), self.batch_rows, type(self.batch_rows)
         try:
@@ -115,7 +118,8 @@ class ScanRequest:
             ordered=self.order == "key",
             limit=self.limit,
             batch_rows=check_batch_rows(self.batch_rows),
-            dictionary=_coded(columns, self.dictionary),
+            dictionary=_coded(columns, self.dictionary, self.stored),
+            stored=self.stored,
         )
 
 
@@ -139,6 +143,8 @@ class ScanPlan:
     """None: all that pruning leaves."""
     dictionary: frozenset[int] = frozenset()
     """Columns that come as Arrow dictionaries."""
+    stored: bool = False
+    """As of the request."""
     made: ScanColumns = field(default=None, compare=False)  # type: ignore[assignment]
     """What is made of the columns when it is needed; plans of the same columns may share it."""
 
@@ -153,6 +159,8 @@ class ScanPlan:
         where: Filter | None,
         bounds: Bounds,
         batch_rows: int,
+        *,
+        stored: bool = False,
     ) -> ScanPlan:
         """Of the keys between bounds that a plan before this one has made of ``where``."""
         lower, upper = bounds
@@ -160,7 +168,7 @@ class ScanPlan:
         implied = lower == known[0], upper == known[1]
         return ScanPlan(
             schema=schema, columns=columns, filter=where, lower=lower, upper=upper, implied=implied,
-            batch_rows=batch_rows,
+            batch_rows=batch_rows, dictionary=_coded(columns, (), stored), stored=stored,
         )  # fmt: skip
 
     def between(self, lower: bytes | None, upper: bytes | None) -> ScanPlan:
@@ -168,12 +176,17 @@ class ScanPlan:
         return ScanPlan(
             schema=self.schema, columns=self.columns, lower=lower, upper=upper,
             implied=(lower is None, upper is None), ordered=self.ordered, limit=self.limit,
-            batch_rows=self.batch_rows, dictionary=self.dictionary, made=self.made,
+            batch_rows=self.batch_rows, dictionary=self.dictionary, stored=self.stored, made=self.made,
         )  # fmt: skip
 
     def arrow_schema(self) -> pa.Schema:
-        """Of the batches."""
+        """Of the batches, as they are read."""
         return self.made.arrow
+
+    @property
+    def shown(self) -> Shown | None:
+        """How users see the batches, where it is otherwise than they are read."""
+        return None if self.stored or self.made.shown.is_plain else self.made.shown
 
     def needed(self) -> list[StoredColumn]:
         """The projected columns and those of the predicate; some may be in it twice."""
@@ -284,8 +297,8 @@ def check_batch_rows(batch_rows: int) -> int:
     return batch_rows
 
 
-def _coded(columns: Sequence[StoredColumn], names: Sequence[str]) -> frozenset[int]:
-    """Ids of the columns that are to come as dictionaries."""
+def _coded(columns: Sequence[StoredColumn], names: Sequence[str], stored: bool) -> frozenset[int]:
+    """Ids of the columns that are to come as dictionaries: those of these names, and what was declared so."""
     if isinstance(names, str):
         raise InvalidArgument(f"dictionary is a list of names: [{names!r}]")
     by_name = {column.name: column for column in columns}
@@ -294,7 +307,8 @@ def _coded(columns: Sequence[StoredColumn], names: Sequence[str]) -> frozenset[i
             raise InvalidArgument(f"dictionary: {name!r} is not a column of the scan")
         if by_name[name].type.kind != TYPE_BINARY:
             raise InvalidArgument(f"dictionary: {name!r} is {by_name[name].type}, not a string or binary")
-    return frozenset(by_name[name].id for name in names)
+    declared = () if stored else (c for c in columns if c.type.is_dictionary and c.type.kind == TYPE_BINARY)
+    return frozenset([*(by_name[name].id for name in names), *(column.id for column in declared)])
 
 
 def _known_bounds(schema: Schema, where: Filter | None) -> Bounds:

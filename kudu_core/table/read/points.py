@@ -183,7 +183,8 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
                 look.places = rows if look.places is None else rows[look.places]
             looks.append(look)
     pieces = [_look_up(look, answer.read) for look in looks]
-    return _assembled(engine, chosen, answer.arrow, block, [piece for piece in pieces if len(piece.places)])
+    pieces = [piece for piece in pieces if len(piece.places)]
+    return answer.shown(_assembled(engine, chosen, answer.arrow, block, pieces))
 
 
 def _answer(engine: Engine, columns: Sequence[StoredColumn]) -> Answer:
@@ -223,8 +224,8 @@ def _assembled(
     schema: pa.Schema,
     block: RowBlock,
     pieces: Sequence[_Piece],
-) -> pa.Table:
-    """The rows of the pieces as a table, in the order of the keys; NULLs where there is no row."""
+) -> pa.RecordBatch:
+    """The rows of the pieces as a batch, in the order of the keys; NULLs where there is no row."""
     keys = block.rows
     source = np.full(keys, len(pieces), np.int32)
     position = np.zeros(keys, np.int64)  # of absent rows: in a piece of one NULL, the last
@@ -243,7 +244,7 @@ def _assembled(
                 parts.append(ColumnBuffers.nulls(column.type, 1))
             values_ = ColumnBuffers.interleave(parts, source, position)
         arrays.append(values_.to_arrow(column.type))
-    return pa.Table.from_arrays([*arrays, pa.array(found)], schema=schema)
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(found)], schema=schema)
 
 
 def _encoded(schema: Schema, key: Any, row: int) -> bytes:

@@ -103,7 +103,8 @@ class Scan(ArrowResult):
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        return self._plan.arrow_schema()
+        shown = self._plan.shown
+        return self._plan.arrow_schema() if shown is None else shown.arrow
 
     @property
     def _spec(self) -> ScanSpec:
@@ -131,8 +132,13 @@ class Scan(ArrowResult):
                 yield batch if batch.num_rows <= size else batch.slice(start, size)
 
     def _batches(self, *, whole: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows as they were read: some batches may be larger than asked for.  ``whole``: the caller takes
-        all of them."""
+        """The rows in batches as they were read: some may be larger than asked for.  ``whole``: the caller
+        takes all of them."""
+        shown = self._plan.shown
+        read = self._read_batches(whole=whole)
+        return read if shown is None else map(shown.batch, read)
+
+    def _read_batches(self, *, whole: bool) -> Iterator[pa.RecordBatch]:
         plan = self._plan
         left = plan.limit
         if left == 0:
@@ -142,7 +148,7 @@ class Scan(ArrowResult):
         if few is not None:
             yield from few
             return
-        schema = self.schema
+        schema = plan.arrow_schema()
         for selected in self._selected(counts, whole=whole and left is None):
             batch = selected.batch
             if batch is None:
@@ -376,8 +382,8 @@ def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | Non
 def _ends(column: ColumnBuffers, type_: ColumnType) -> tuple[Any, Any] | None:
     """The smallest and the largest value as physical ones, None where there is none that compares."""
     array = column.to_arrow(type_)
-    if type_.is_date or type_.is_timestamp:  # as numbers: Python has not all of them as dates
-        array = array.view(pa.int32() if type_.is_date else pa.int64())
+    if type_.is_temporal:  # as numbers: Python has not all of them as dates
+        array = array.view(pa.int32() if type_.width == 4 else pa.int64())
     elif type_.is_string:
         array = array.view(pa.binary())
     found = pc.min_max(array)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from kudu_core._ext.row.shape import RowShape
+from kudu_core.common.rows.shown import Shown
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.rowcodec import raw_shape
 from kudu_core.common.schema.schema import StoredColumn, arrow_schema
@@ -30,6 +31,11 @@ class ScanColumns:
                 coded = schema.field(place).with_type(pa.dictionary(pa.int32(), column.type.arrow))
                 schema = schema.set(place, coded)
         return schema
+
+    @cached_property
+    def shown(self) -> Shown:
+        """The batches as their user sees them."""
+        return Shown(self._columns, self._dictionary)
 
     @cached_property
     def shape(self) -> RowShape:

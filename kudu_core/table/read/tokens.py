@@ -58,6 +58,8 @@ class ScanToken:
     """About how many rows it reads, for planning."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """Of a table in an object store: what it was opened with here, for whoever opens it there."""
+    stored: bool = False
+    """Rows as they are stored, not as their user declared them: for backups."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -167,6 +169,7 @@ def _tokens(
                 upper=upper,
                 batch_rows=plan.batch_rows,
                 rows=rows,
+                stored=plan.stored,
                 storage_options=engine.table_file.storage_options,
             )
 
@@ -250,5 +253,7 @@ def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
     planned, chosen = columns_of_today(engine.schema, token)
     where = None if token.where is None else expression_from(token.where)
     bounds = token.lower, token.upper
-    plan = ScanPlan.of_keys(planned, chosen, compile_where(where, planned), bounds, token.batch_rows)
+    plan = ScanPlan.of_keys(
+        planned, chosen, compile_where(where, planned), bounds, token.batch_rows, stored=token.stored
+    )
     return replace(plan, tablet_ids=frozenset((token.tablet_id,)))

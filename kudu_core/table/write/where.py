@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema
+from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.common.types.scalars import stored_scalar
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
+from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset, to_batch
+from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.plan import kept_filters, prune_tablets
 from kudu_core.table.write.found_walk import FoundRows
@@ -128,7 +130,7 @@ class NewValues:
         read = tuple(c for c in schema.columns if c.name in names) if expressions else schema.key_columns
         made = NewValues(schema, tuple(set_), literals, cells, expressions, read)
         if expressions:
-            made._computed(pa.RecordBatch.from_pylist([], schema=arrow_schema(read)))
+            made._computed(pa.RecordBatch.from_pylist([], schema=_seen_schema(read)))
         return made
 
     @property
@@ -150,8 +152,8 @@ class NewValues:
             return old
         made = {id_: old.columns[id_] for id_ in schema.key_ids}
         if self.expressions:
-            batch = to_batch(self.read, old.columns, old.rows, arrow_schema(self.read))
-            made |= self._computed(batch)
+            arrays = [seen(old.columns[c.id].to_arrow(c.type), c.type) for c in self.read]
+            made |= self._computed(pa.RecordBatch.from_arrays(arrays, schema=_seen_schema(self.read)))
         every = np.zeros(old.rows, np.int64)
         made |= {schema.by_name[name].id: cell.take(every) for name, cell in self.cells.items()}
         for name in self.names:
@@ -178,7 +180,12 @@ class NewValues:
             raise InvalidArgument(f"set: {exc}") from exc
         batches = new.to_batches()
         batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=new.schema)
-        return conform(self.schema, batch, required=()).block.columns
+        return conform(self.schema, batch, required=(), stored=True).block.columns
+
+
+def _seen_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
+    """Columns as expressions see them."""
+    return pa.schema([pa.field(c.name, seen(pa.nulls(0, c.type.arrow), c.type).type) for c in columns])
 
 
 def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
@@ -194,10 +201,20 @@ def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
 
 def _literal(column: StoredColumn, value: Any) -> pa.Scalar:
     """A value of ``set=``, which every row gets."""
+    if _is_own(column):
+        try:
+            return stored_scalar(column.type, value, f"column {column.name!r}")
+        except InvalidArgument as exc:
+            raise SchemaMismatch(f"set: {exc}") from exc
     try:
         return pa.scalar(value, column.type.arrow)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as exc:
         raise SchemaMismatch(f"set: {column.name!r} is {column.type}, which {value!r} is not: {exc}") from exc
+
+
+def _is_own(column: StoredColumn) -> bool:
+    """Whether Arrow makes no scalar of every value that the column takes, or of some another one."""
+    return column.type.is_converted or column.type.is_temporal
 
 
 _PLAIN: dict[str, type] = {
@@ -219,5 +236,5 @@ def _cell(schema: Schema, column: StoredColumn, value: Any) -> ColumnBuffers:
         except InvalidArgument:
             pass  # Arrow says what does not fit
     batch = pa.RecordBatch.from_arrays([pa.repeat(_literal(column, value), 1)], names=[column.name])
-    [cell] = conform(schema, batch, required=()).block.columns.values()
+    [cell] = conform(schema, batch, required=(), stored=True).block.columns.values()
     return cell

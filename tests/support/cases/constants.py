@@ -7,7 +7,10 @@ import decimal
 import random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from kudu_core.common.where.expressions import serialised
+from kudu_core.common.where.rewritten import rewritten
 from tests.support import cells
 
 NAMES = [
@@ -57,3 +60,10 @@ def drawn(rng: random.Random, type_: pa.DataType) -> pa.Scalar:
     if type_ in (pa.string(), pa.large_string(), pa.string_view()):
         return pa.scalar("".join(rng.choices("aé\0b%_~\U0001f600", k=rng.randrange(4))), type_)
     return pa.scalar(bytes(rng.choices((0, 97, 128, 254, 255), k=rng.randrange(4))), type_)
+
+
+def of_stored_types(where: pc.Expression) -> pc.Expression:
+    """A predicate whose constants of views, half floats and dictionaries are strings, floats and values: what
+    a predicate means is what pyarrow says of these."""
+    other = rewritten(serialised(where))
+    return where if other is None else pc.Expression._deserialize(other)

@@ -59,7 +59,12 @@ def _data(case: Case, call: Write | Apply) -> Any:
 
 
 def _beyond_python(array: pa.Array) -> bool:
-    """Whether Python would change or refuse a cell: far dates, float32 NaN of another kind."""
+    """Whether Python would change or refuse a cell: far dates, nanoseconds of a time of day, float32 NaN of
+    another kind."""
+    if array.type == pa.time64("ns"):
+        return any(cell % 1000 for cell in cells.from_arrow(array) if cell is not None)
+    if array.type in (pa.timestamp("ns"), pa.duration("ns")) and -(2**63) in cells.from_arrow(array):
+        return True  # pandas' NaT
     try:
         array.to_pylist()
     except (OverflowError, ValueError):
@@ -84,7 +89,11 @@ def _kin(array: pa.Array) -> pa.Array:
     if pa.types.is_decimal(type_) and type_.precision < 38:
         return array.cast(pa.decimal128(38, type_.scale))
     if pa.types.is_timestamp(type_) and type_.tz is not None:
-        return array.cast(pa.timestamp("us", "Europe/Berlin"))
+        return array.cast(pa.timestamp(type_.unit, "Europe/Berlin" if type_.tz == "UTC" else "UTC"))
+    if pa.types.is_fixed_size_binary(type_):
+        return array.cast(pa.binary())
+    if pa.types.is_large_string(type_) or type_ == pa.string_view():
+        return array.cast(pa.string())
     return array
 
 

@@ -37,8 +37,10 @@ Ranges = tuple[tuple[Cell, Cell], ...]
 KEY_TYPES = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "string", "binary", "date32",
     "timestamp[us]", "timestamp[us,UTC]", "decimal128(38,10)", "decimal128(9,2)", "decimal128(18,18)",
+    "timestamp[s]", "timestamp[ms,Europe/Berlin]", "timestamp[ns]", "date64", "time32[s]", "time64[ns]",
+    "duration[ms]", "duration[ns]", "large_string", "string_view", "large_binary", "fixed_size_binary[3]",
 )  # fmt: skip
-VALUE_TYPES = (*KEY_TYPES, "bool", "float32", "float64")
+VALUE_TYPES = (*KEY_TYPES, "bool", "float16", "float32", "float64", "dictionary[string]", "decimal256(60,3)")
 FORMS = ("table", "table", "batches", "reader", "dict", "kin", "pieces", "python", "python")
 DRAWN = (
     "flush", "flush", "flush", "flush rows", "flush deltas", "flush deltas", "merge", "merge", "minor",
@@ -205,9 +207,15 @@ class Maker:
 def _defaults(type_name: str) -> list[Cell]:
     """Cells that Python can hold, NaN excepted."""
     type_ = cells.arrow_type(type_name)
+    if pa.types.is_float16(type_):
+        return [0, -0x8000, 0x3C00]
     if pa.types.is_floating(type_):
         bits = cells.bits64 if pa.types.is_float64(type_) else cells.bits32
         return [bits(0.0), bits(-0.0), bits(2.5), bits(float("inf"))]
-    if pa.types.is_date32(type_) or pa.types.is_timestamp(type_):
+    if pa.types.is_time(type_):
+        return [0, 1000]
+    if pa.types.is_date64(type_):
+        return [0, 86_400_000]
+    if pa.types.is_temporal(type_):
         return [0, 1, -1]
     return [c for c in cells.ugly(type_) if not (isinstance(c, str) and c == "")] or [None]

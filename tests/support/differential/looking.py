@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 import kudu_core as kc
@@ -202,8 +203,12 @@ def _inside(row: tuple[Cell, ...], bounds: tuple[tuple[Cell, ...] | None, tuple[
 
 
 def _beyond(column: Col, cell: Cell) -> bool:
-    if cell is None or not (column.type == "date32" or column.type.startswith("timestamp")):
+    if cell is None or not pa.types.is_temporal(column.arrow):
         return False
+    if column.type == "time64[ns]":
+        return bool(cell % 1000)
+    if cell == -(2**63) and column.arrow.unit == "ns":
+        return True  # pandas' NaT
     try:
         cells.scalar(cell, column.arrow).as_py()
     except (OverflowError, ValueError):
@@ -215,6 +220,8 @@ def _cell_of(column: Col, value: Any) -> Cell:
     """A value of ``get`` as a cell."""
     if value is None:
         return None
+    if column.type == "float16":
+        return int(np.float16(value).view(np.int16))
     if column.type == "float32":
         return cells.bits32(value)
     if column.type == "float64":

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import kudu_core as kc
 from kudu_core.common.run.clock import Clock, last_of_microsecond, micros_of
 from tests.support import cells
+from tests.support.cases.constants import of_stored_types
 from tests.support.clock import ManualClock
 from tests.support.differential.calls import INVALID, send_call
 from tests.support.differential.cases import (
@@ -390,9 +391,10 @@ class Pair:
         if where is None or not rows:
             return [True] * len(rows)
         arrays = [
-            cells.to_arrow(column, self.case.by_name(name).arrow)
+            cells.as_seen(cells.to_arrow(column, self.case.by_name(name).arrow))
             for name, column in zip(self.names, zip(*rows, strict=True), strict=True)
         ]
         numbered = pa.table([*arrays, pa.array(range(len(rows)))], names=[*self.names, "number of row"])
-        found = set(numbered.filter(expression(self.case, where))["number of row"].to_pylist())
+        passing = numbered.filter(of_stored_types(expression(self.case, where)))
+        found = set(passing["number of row"].to_pylist())
         return [number in found for number in range(len(rows))]

@@ -1,0 +1,79 @@
+"""Predicates that pyarrow has serialised, brought to the types and columns of a table.
+
+Arrow has few functions for views, half floats, dictionaries and extension types, which is why columns of such
+types are seen as they are stored (``seen.py``).  Constants of such types become those of the stored types
+here, so that a constant of a column's own type compares with it; and the field of a struct becomes the column
+in which it is stored.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from kudu_core.common.where import expressions
+
+_t = pa.types
+_OPTIONS = "_type_name"
+"""A field that a function's options have beside their own."""
+
+
+def rewritten(raw: pa.Buffer) -> pa.Buffer | None:
+    """A serialised expression with other constants and references; None where all can stay."""
+    batch, words = expressions.read_serialised(raw)
+    flat = _flat_references(words)
+    given = batch.columns
+    columns = [_plain(column) for column in given]
+    if flat is words and all(new is old for new, old in zip(columns, given, strict=True)):
+        return None
+    names = batch.schema.names
+    return expressions.written(pa.RecordBatch.from_arrays(columns, names=names), flat)
+
+
+def _flat_references(words: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """``pc.field("a", "b")`` as the column "a.b"; the same list where there is none."""
+    if all(word != "nested_field_ref" for word, _ in words):
+        return words
+    flat: list[tuple[str, str]] = []
+    rest = iter(words)
+    for word, value in rest:
+        if word == "nested_field_ref":
+            word, value = "field_ref", ".".join(next(rest)[1] for _ in range(int(value)))
+        flat.append((word, value))
+    return flat
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Constants, or the options of a function, of types for which Arrow has functions."""
+    type_ = array.type
+    if isinstance(type_, pa.BaseExtensionType):
+        return _plain(array.storage)
+    if _t.is_dictionary(type_):
+        return _plain(array.dictionary_decode())
+    if type_ == pa.string_view():
+        return array.cast(pa.string())
+    if type_ == pa.binary_view() or _t.is_fixed_size_binary(type_):
+        return array.cast(pa.binary())
+    if _t.is_float16(type_):
+        return array.cast(pa.float32())
+    if _t.is_decimal(type_) and type_.bit_width < 128:
+        return array.cast(pa.decimal128(type_.precision, type_.scale))
+    if _t.is_struct(type_) and type_.get_field_index(_OPTIONS) >= 0:
+        return _plain_options(array)
+    return array
+
+
+def _plain_options(array: pa.StructArray) -> pa.StructArray:
+    fields = [array.field(place) for place in range(array.type.num_fields)]
+    made = [_plain_list(field) if _t.is_list(field.type) else field for field in fields]
+    if all(new is old for new, old in zip(made, fields, strict=True)):
+        return array
+    return pa.StructArray.from_arrays(made, [field.name for field in array.type])
+
+
+def _plain_list(array: pa.ListArray) -> pa.ListArray:
+    values = array.values
+    plain = _plain(values)
+    return array if plain is values else pa.ListArray.from_arrays(array.offsets, plain)
+
+
+__all__ = ["rewritten"]
