@@ -4,6 +4,9 @@ Values and text are not copied where every element belongs to a row: the cells o
 of Arrow's own buffers by other offsets.  What lies below NULL, which may be anything, is left out, or zero,
 so that equal values have equal leaves.
 
+Arrays are somebody else's, and so nothing of them is read before it was checked: at each level what belongs
+to the rows that are given, so that a slice of a long array costs what a short array does.
+
 Bitmaps begin at bit 0 and say 1 where something is there; None: everywhere.  ``bounds`` (int32, rows + 1,
 from 0) are the places in the elements of a list at which its rows begin and end.
 """
@@ -43,11 +46,16 @@ _NO_BYTES = np.empty(0, np.uint8)
 
 
 def flattened(root: NestedNode, array: pa.Array, first_row: int) -> list[pa.Array]:
-    """The leaves of an array that was checked by ``foreign.check_layout``, each as long as the array.
+    """The leaves of an array, each as long as the array.
 
-    ``SchemaMismatch`` names the place and the row of a NULL where the type has none, ``ColumnTooLarge`` the
-    leaf whose cells exceed 2 GiB.
+    ``SchemaMismatch`` names the place and the row of what is broken, or NULL where the type has none,
+    ``ColumnTooLarge`` the leaf whose cells exceed 2 GiB.
     """
+    foreign.extent_of(array, root.name)
+    try:
+        array.validate()  # At all levels: that buffers and children are as long as they are to be.
+    except (pa.ArrowException, ValueError) as error:
+        raise foreign.broken(root.name, error) from None
     leaves: list[pa.Array] = []
     _outside(root, array, None, first_row, leaves)
     return leaves
@@ -62,6 +70,7 @@ def _outside(
     """``around``: where all structs around are there."""
     place = _Place(node.name, first_row, None)
     if isinstance(node, FlatNode):
+        place.check_sound(array)
         stored = inward(array, node.type)
         own, _ = foreign.validity_of(stored, node.name)
         place.check(node, own, around, len(array))
@@ -72,7 +81,7 @@ def _outside(
     place.check(node, own, around, len(array))
     there = _both(own, around)
     if isinstance(node, ListNode):
-        leaves.extend(_packed(node, array, there, first_row))
+        leaves.extend(_packed(node, array, there, place))
         return
     for number, field in enumerate(node.fields):
         _outside(field, array.field(number), there, first_row, leaves)
@@ -97,20 +106,20 @@ def _masked(stored: pa.Array, node: FlatNode, there: Bits | None) -> pa.Array:
     return pa.Array.from_buffers(stored.type, rows, [validity, *map(pa.py_buffer, parts)])
 
 
-def _packed(node: ListNode, array: pa.Array, there: Bits | None, first_row: int) -> list[pa.Array]:
+def _packed(node: ListNode, array: pa.Array, there: Bits | None, place: _Place) -> list[pa.Array]:
     """The streams of the lists of an array."""
     rows = len(array)
     streams: list[Cells] = []
     around: Bits | None = None
     if node.size is None:
-        elements, counts = _elements(node, array, there)
+        elements, counts = _elements(node, array, there, place)
         bounds = _ends(counts, node.name)
     else:
         elements = array.values.slice(array.offset * node.size, rows * node.size)
         check_size(node.name, rows, rows * node.stride)
         bounds = np.arange(rows + 1, dtype=np.int32) * np.int32(node.size)
         around = _repeated(there, rows, node.size)
-    _inside(node.element, elements, around, _Place(node.element.name, first_row, bounds), streams)
+    _inside(node.element, elements, around, place.at(node.element.name, bounds), streams)
     if node.size is not None and there is not None:
         streams = _without_missing(node, streams, bitmaps.bits_to_bytes(there, rows).view(np.bool_))
     made = []
@@ -148,6 +157,25 @@ class _Place:
     def at(self, name: str, bounds: I32Array | None = None) -> _Place:
         return _Place(name, self.first_row, self.bounds if bounds is None else bounds)
 
+    def row(self, cell: int) -> int:
+        """The number of the row in which a cell is."""
+        if self.bounds is not None:
+            cell = int(np.searchsorted(self.bounds, cell, "right")) - 1
+        return self.first_row + cell
+
+    def check_sound(self, array: pa.Array) -> None:
+        """Refuse cells of a flat type that are broken."""
+        try:
+            array.validate(full=True)
+        except (pa.ArrowException, ValueError) as error:
+            cell = foreign.first_refused(array, lambda some: some.validate(full=True))
+            raise foreign.broken(self.name, error, None if cell is None else self.row(cell)) from None
+
+    def check_ranges(self, wrong: npt.NDArray[np.bool_]) -> None:
+        """Refuse lists, of which some are not in their elements."""
+        if wrong.any():
+            raise foreign.broken(self.name, "a list leaves its elements", self.row(int(np.argmax(wrong))))
+
     def check(self, node: NestedNode, own: Bits | None, around: Bits | None, cells: int) -> None:
         """Refuse NULL where the type has none and all structs around are there."""
         if node.nullable or own is None:
@@ -155,12 +183,10 @@ class _Place:
         wrong = _both(np.bitwise_not(own), around)
         assert wrong is not None
         if bitmaps.bits_count(wrong, cells):
-            row = int(np.argmax(bitmaps.bits_to_bytes(wrong, cells)))
-            if self.bounds is not None:
-                row = int(np.searchsorted(self.bounds, row, "right")) - 1
+            row = self.row(int(np.argmax(bitmaps.bits_to_bytes(wrong, cells))))
             raise SchemaMismatch(
-                f"{foreign.place(self.name, self.first_row + row)}: NULL, where the type is declared not "
-                "null; give a value, or declare it nullable"
+                f"{foreign.place(self.name, row)}: NULL, where the type is declared not null; give a value, "
+                "or declare it nullable"
             )
 
 
@@ -171,6 +197,7 @@ def _inside(
     bounds = place.bounds
     assert bounds is not None
     if isinstance(node, FlatNode):
+        place.check_sound(array)
         array = inward(array, node.type)
     else:
         array = _storage(array)
@@ -184,7 +211,7 @@ def _inside(
         for number, field in enumerate(node.fields):
             _inside(field, array.field(number), there, place.at(field.name), streams)
     elif node.size is None:
-        elements, counts = _elements(node, array, there)
+        elements, counts = _elements(node, array, there, place)
         ends = _ends(counts, node.name)
         streams.append((_times(bounds, LENGTH_BYTES, node.name), counts.view(np.uint8)))
         _inside(node.element, elements, None, place.at(node.element.name, ends[bounds]), streams)
@@ -253,7 +280,9 @@ def _flags(missing: Bits | None, count: int, bounds: I32Array) -> Cells:
 # ------------------------------------------------------------------------------ elements of lists
 
 
-def _elements(node: ListNode, array: pa.Array, there: Bits | None) -> tuple[pa.Array, I32Array]:
+def _elements(
+    node: ListNode, array: pa.Array, there: Bits | None, place: _Place
+) -> tuple[pa.Array, I32Array]:
     """The elements of the lists that are there, one list after the other, and how many each has."""
     rows, type_ = len(array), array.type
     if not rows:
@@ -269,9 +298,13 @@ def _elements(node: ListNode, array: pa.Array, there: Bits | None) -> tuple[pa.A
         sizes = np.frombuffer(buffers[2], integer, rows, integer.itemsize * array.offset)
     else:
         sizes = np.diff(starts)
+        place.check_ranges((sizes < 0) | (starts[:-1] < 0) | (starts[1:] > len(array.values)))
         starts = starts[:-1]
     if there is not None:
         sizes = sizes * bitmaps.bits_to_bytes(there, rows)
+    if view:
+        last = np.int64(len(array.values)) - sizes
+        place.check_ranges((sizes < 0) | (sizes > 0) & ((starts < 0) | (starts > last)))
     total = int(sizes.sum(dtype=np.int64))
     # Also of views that overlap: what they come to, before it is made.
     check_size(node.name, rows, total * node.element.stride)
@@ -282,11 +315,15 @@ def _elements(node: ListNode, array: pa.Array, there: Bits | None) -> tuple[pa.A
     starts, sizes = starts[some].astype(np.int64), sizes[some].astype(np.int64)
     if (starts[:-1] + sizes[:-1] == starts[1:]).all():
         return array.values.slice(int(starts[0]) if total else 0, total), counts
-    apart = pa.LargeListViewArray.from_arrays(pa.array(starts), pa.array(sizes), array.values)
+    first = int(starts.min())
+    values = array.values.slice(first, int((starts + sizes).max()) - first)
+    try:
+        values.validate(full=True)  # Arrow reads it next.
+    except (pa.ArrowException, ValueError) as error:
+        raise foreign.broken(node.element.name, error) from None
+    apart = pa.LargeListViewArray.from_arrays(pa.array(starts - first), pa.array(sizes), values)
     try:
         return apart.flatten(), counts
-    except pa.ArrowMemoryError:
-        raise
     except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:  # Text of more than 2 GiB.
         raise ColumnTooLarge(f"{rows:,} cells of column {node.name!r} at once: {error}") from None
 

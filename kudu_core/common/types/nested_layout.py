@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kudu_core.common.types import foreign
 from kudu_core.common.types.nested_assemble import assembled
 from kudu_core.common.types.nested_flatten import flattened
 from kudu_core.common.types.nested_nodes import (
@@ -69,8 +68,6 @@ class Layout:
             raise SchemaMismatch(
                 f"column {self.name!r} is {self.arrow}; data of type {array.type} does not fit"
             )
-        foreign.extent_of(array, self.name)
-        foreign.check_layout(array, self.name, first_row)
         return flattened(self.root, array, first_row)
 
     def assemble(self, leaves: Sequence[pa.Array]) -> pa.Array:
