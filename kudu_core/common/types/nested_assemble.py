@@ -180,7 +180,10 @@ def _pad(node: ListNode, streams: Streams, there: npt.NDArray[np.bool_]) -> None
             _damaged(name, f"a cell has not the {width} bytes of its list", sizes != there * np.int64(width))
         check_size(name, len(there), width * len(there))
         bounds = np.arange(len(offsets), dtype=np.int32) * np.int32(width)
-        padded = np.zeros((len(there), width), np.uint8)
+        # Of Arrow's pool, which has memory that was touched before.
+        room = pa.allocate_buffer(len(there) * width)
+        padded = np.frombuffer(room, np.uint8).reshape(len(there), width)
+        padded[~there] = 0
         padded[there] = data[int(offsets[0]) : int(offsets[-1])].reshape(-1, width)
         streams[name] = bounds, padded.reshape(-1)
 
@@ -245,8 +248,9 @@ def _unflagged(node: NestedNode, bounds: I32Array, streams: Streams) -> Bits | N
     if (told != sizes * having).any():
         _damaged(name, "flags of other elements than there are", told != sizes * having)
     if len(flags) != int(bounds[-1]):
-        some, flags = flags, np.zeros(int(bounds[-1]), np.uint8)
-        flags[np.repeat(having, sizes)] = some
+        parts = [(offsets, data), (bounds, np.zeros(int(bounds[-1]), np.uint8))]
+        source = (~having).astype(np.int32)
+        _, flags = kernel.interleave_var(parts, source, np.arange(len(having)))
     return bitmaps.bytes_to_bits(np.bitwise_xor(flags, np.uint8(1)))
 
 

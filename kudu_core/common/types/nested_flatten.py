@@ -31,7 +31,6 @@ from kudu_core.common.types.nested_nodes import (
     NestedNode,
     StructNode,
     check_size,
-    streams_of,
 )
 from kudu_core.errors import ColumnTooLarge, SchemaMismatch
 
@@ -70,7 +69,7 @@ def _outside(
     """``around``: where all structs around are there."""
     place = _Place(node.name, first_row, None)
     if isinstance(node, FlatNode):
-        place.check_sound(array)
+        place.check_cells(node, array)
         stored = inward(array, node.type)
         own, _ = foreign.validity_of(stored, node.name)
         place.check(node, own, around, len(array))
@@ -110,36 +109,14 @@ def _packed(node: ListNode, array: pa.Array, there: Bits | None, place: _Place) 
     """The streams of the lists of an array."""
     rows = len(array)
     streams: list[Cells] = []
-    around: Bits | None = None
-    if node.size is None:
-        elements, counts = _elements(node, array, there, place)
-        bounds = _ends(counts, node.name)
-    else:
-        elements = array.values.slice(array.offset * node.size, rows * node.size)
-        check_size(node.name, rows, rows * node.stride)
-        bounds = np.arange(rows + 1, dtype=np.int32) * np.int32(node.size)
-        around = _repeated(there, rows, node.size)
-    _inside(node.element, elements, around, place.at(node.element.name, bounds), streams)
-    if node.size is not None and there is not None:
-        streams = _without_missing(node, streams, bitmaps.bits_to_bytes(there, rows).view(np.bool_))
+    elements, counts = _elements(node, array, there, place)
+    _inside(node.element, elements, None, place.at(node.element.name, _ends(counts, node.name)), streams)
     made = []
     for number, (offsets, data) in enumerate(streams):
         validity = pa.py_buffer(there) if number == 0 and there is not None else None
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
         made.append(pa.Array.from_buffers(pa.binary(), rows, buffers))
     return made
-
-
-def _without_missing(node: ListNode, streams: list[Cells], there: npt.NDArray[np.bool_]) -> list[Cells]:
-    """Lists of a fixed size have elements in Arrow also where they are NULL: without those."""
-    assert node.size is not None
-    kept = []
-    for (offsets, data), (_, width) in zip(streams, streams_of(node.element, node.size), strict=True):
-        if width:
-            data = data.reshape(len(there), width)[there].reshape(-1)
-            offsets = _ends(there * np.int32(width), node.name)
-        kept.append((offsets, data))
-    return kept
 
 
 # ------------------------------------------------------------------------------ in lists
@@ -163,13 +140,21 @@ class _Place:
             cell = int(np.searchsorted(self.bounds, cell, "right")) - 1
         return self.first_row + cell
 
-    def check_sound(self, array: pa.Array) -> None:
-        """Refuse cells of a flat type that are broken."""
+    def check_cells(self, node: FlatNode, array: pa.Array) -> None:
+        """Refuse cells of a flat type that it does not have."""
         try:
-            array.validate(full=True)
+            _check_cells(node, array, self.name)
         except (pa.ArrowException, ValueError) as error:
-            cell = foreign.first_refused(array, lambda some: some.validate(full=True))
-            raise foreign.broken(self.name, error, None if cell is None else self.row(cell)) from None
+            cell = foreign.first_refused(array, lambda some: _check_cells(node, some, self.name))
+            if cell is None:
+                raise foreign.broken(self.name, error) from None
+            try:
+                _check_cells(node, array.slice(cell, 1), self.name, self.row(cell))
+            except SchemaMismatch as told:
+                raise told from None
+            except (pa.ArrowException, ValueError) as why:
+                raise foreign.broken(self.name, why, self.row(cell)) from None
+            raise foreign.broken(self.name, error, self.row(cell)) from None
 
     def check_ranges(self, wrong: npt.NDArray[np.bool_]) -> None:
         """Refuse lists, of which some are not in their elements."""
@@ -190,6 +175,20 @@ class _Place:
             )
 
 
+def _check_cells(node: FlatNode, array: pa.Array, name: str, row: int = 0) -> None:
+    """As ``validate(full=True)``, and much faster where the type is stored as it is."""
+    if array.type != node.type.arrow or not len(array):
+        array.validate(full=True)
+        return
+    width = node.type.width
+    offsets = None if width else _offsets_of(array)
+    values = foreign.bytes_of(array.buffers()[-1])
+    if width:  # Of bools these are not their bits, which are not looked at.
+        values = values[array.offset * width : (array.offset + len(array)) * width]
+    valid, _ = foreign.validity_of(array, name)
+    foreign.check_cells(node.type, values, offsets, valid, name, row)
+
+
 def _inside(
     node: NestedNode, array: pa.Array, around: Bits | None, place: _Place, streams: list[Cells]
 ) -> None:
@@ -197,7 +196,7 @@ def _inside(
     bounds = place.bounds
     assert bounds is not None
     if isinstance(node, FlatNode):
-        place.check_sound(array)
+        place.check_cells(node, array)
         array = inward(array, node.type)
     else:
         array = _storage(array)
@@ -253,11 +252,12 @@ def _flat_streams(
 
 def _zeroed(values: Bytes, width: int, keep: npt.NDArray[np.bool_]) -> Bytes:
     """Cells of one width, those that are not to be kept as zeros."""
-    if width in (1, 2, 4, 8):
-        return np.where(keep, values.view(f"<u{width}"), np.array(0, f"<u{width}")).view(np.uint8)
-    cells = values.reshape(-1, width).copy()
+    # Of Arrow's pool, which has memory that was touched before: that of numpy takes ten times as long.
+    kept = np.frombuffer(pa.allocate_buffer(len(values)), np.uint8)
+    np.copyto(kept, values)
+    cells = kept.view(f"<u{width}") if width in (1, 2, 4, 8) else kept.reshape(-1, width)
     cells[~keep] = 0
-    return cells.reshape(-1)
+    return kept
 
 
 def _flags(missing: Bits | None, count: int, bounds: I32Array) -> Cells:
@@ -265,16 +265,10 @@ def _flags(missing: Bits | None, count: int, bounds: I32Array) -> Cells:
     if missing is None or not bitmaps.bits_count(missing, count):
         return np.zeros(len(bounds), np.int32), _NO_BYTES
     flags = bitmaps.bits_to_bytes(missing, count)
-    rows = len(bounds) - 1
-    having = np.zeros(rows, np.bool_)
-    having[np.searchsorted(bounds, np.flatnonzero(flags), "right") - 1] = True
-    sizes = np.diff(bounds)
-    told = sizes * having
-    if int(told.sum(dtype=np.int64)) == count:
-        return bounds, flags
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(told, out=offsets[1:])
-    return offsets, flags[np.repeat(having, sizes)]
+    rows = np.full(len(bounds) - 1, -1, np.int64)
+    having = np.searchsorted(bounds, np.flatnonzero(flags.view(np.bool_)), "right") - 1
+    rows[having] = having
+    return kernel.take_var(flags, bounds, rows)
 
 
 # ------------------------------------------------------------------------------ elements of lists
@@ -287,8 +281,8 @@ def _elements(
     rows, type_ = len(array), array.type
     if not rows:
         return array.values.slice(0, 0), np.empty(0, np.int32)
-    if _t.is_fixed_size_list(type_):  # of size 0: others are taken as they lie
-        return array.values.slice(0, 0), np.zeros(rows, np.int32)
+    if _t.is_fixed_size_list(type_):
+        return _of_one_size(node, array, there)
     view = _t.is_list_view(type_) or _t.is_large_list_view(type_)
     wide = _t.is_large_list(type_) or _t.is_large_list_view(type_)
     integer = np.dtype(np.int64 if wide else np.int32)
@@ -302,7 +296,7 @@ def _elements(
         starts = starts[:-1]
     if there is not None:
         sizes = sizes * bitmaps.bits_to_bytes(there, rows)
-    if view:
+    if view:  # Whatever lies below NULL.
         last = np.int64(len(array.values)) - sizes
         place.check_ranges((sizes < 0) | (sizes > 0) & ((starts < 0) | (starts > last)))
     total = int(sizes.sum(dtype=np.int64))
@@ -312,20 +306,45 @@ def _elements(
     if not view and there is None:
         return array.values.slice(int(starts[0]), total), counts
     some = np.flatnonzero(sizes)
-    starts, sizes = starts[some].astype(np.int64), sizes[some].astype(np.int64)
-    if (starts[:-1] + sizes[:-1] == starts[1:]).all():
-        return array.values.slice(int(starts[0]) if total else 0, total), counts
+    return _joined(node, array.values, starts[some].astype(np.int64), sizes[some].astype(np.int64)), counts
+
+
+def _of_one_size(node: ListNode, array: pa.Array, there: Bits | None) -> tuple[pa.Array, I32Array]:
+    """As ``_elements``, where Arrow has elements also below NULL."""
+    rows, size = len(array), array.type.list_size
+    counts = np.full(rows, size, np.int32)
+    if there is not None:
+        counts *= bitmaps.bits_to_bytes(there, rows)
+    check_size(node.name, rows, int(counts.sum(dtype=np.int64)) * node.element.stride)
+    if there is None or not size:
+        return array.values.slice(array.offset * size, rows * size), counts
+    some = np.flatnonzero(counts)
+    starts = (some + array.offset) * np.int64(size)
+    return _joined(node, array.values, starts, np.full(len(some), size, np.int64)), counts
+
+
+def _joined(
+    node: ListNode, values: pa.Array, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> pa.Array:
+    """These ranges of elements, of which none is empty, one after the other."""
+    if not len(starts):
+        return values.slice(0, 0)
+    ends = starts + sizes
+    breaks = np.flatnonzero(ends[:-1] != starts[1:])
+    starts, ends = starts[np.r_[0, breaks + 1]], ends[np.r_[breaks, len(ends) - 1]]
+    if len(starts) == 1:
+        return values.slice(int(starts[0]), int(ends[0] - starts[0]))
     first = int(starts.min())
-    values = array.values.slice(first, int((starts + sizes).max()) - first)
+    values = values.slice(first, int(ends.max()) - first)
     try:
         values.validate(full=True)  # Arrow reads it next.
     except (pa.ArrowException, ValueError) as error:
         raise foreign.broken(node.element.name, error) from None
-    apart = pa.LargeListViewArray.from_arrays(pa.array(starts - first), pa.array(sizes), values)
+    apart = pa.LargeListViewArray.from_arrays(pa.array(starts - first), pa.array(ends - starts), values)
     try:
-        return apart.flatten(), counts
+        return apart.flatten()
     except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:  # Text of more than 2 GiB.
-        raise ColumnTooLarge(f"{rows:,} cells of column {node.name!r} at once: {error}") from None
+        raise ColumnTooLarge(f"cells of column {node.name!r} at once: {error}") from None
 
 
 def _offsets_of(array: pa.Array) -> I32Array:

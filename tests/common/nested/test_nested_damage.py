@@ -232,7 +232,8 @@ def test_broken_input_is_refused() -> None:
         type_ = pa.list_(values.type)
         array = pa.Array.from_buffers(type_, 3, [None, pa.py_buffer(i32(*offsets))], children=[values])
         layout = layout_of("a", type_, True)
-        with pytest.raises(SchemaMismatch, match=r"column 'a(\[\])?', row 51: broken Arrow data"):
+        why = "a list leaves its elements" if values is not text else r"b'\\xff' is not UTF-8"
+        with pytest.raises(SchemaMismatch, match=rf"column 'a(\[\])?', row 51: .*{why}"):
             layout.flatten(array, 50)
         assert layout.flatten(array.slice(0, 1))[0].type == pa.binary()  # nothing is wrong with that row
 
