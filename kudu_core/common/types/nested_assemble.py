@@ -24,8 +24,8 @@ from kudu_core._ext.columns import foreign as checks
 from kudu_core.common.types import foreign
 from kudu_core.common.types.declared import outward
 from kudu_core.common.types.nested_nodes import (
+    LARGEST_OFFSET,
     LENGTH_BYTES,
-    MAX_DATA_BYTES,
     FlatNode,
     ListNode,
     NestedNode,
@@ -225,7 +225,7 @@ def _lengths(name: str, bounds: I32Array, streams: Streams) -> I32Array:
     lengths = _fixed(name, LENGTH_BYTES, bounds, streams).view("<i4")
     if len(lengths) and int(lengths.min()) < 0:
         _damaged(name, "a length below zero")
-    if int(lengths.sum(dtype=np.int64)) > MAX_DATA_BYTES:
+    if int(lengths.sum(dtype=np.int64)) > LARGEST_OFFSET:
         _damaged(name, "lengths of more than 2 GiB")
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
@@ -322,7 +322,7 @@ def _offsets_of(leaf: pa.Array) -> I32Array:
 
 def _times(bounds: I32Array, width: int, name: str) -> I32Array:
     """Bounds of elements as those of their bytes, or of what each element has so many of."""
-    if int(bounds[-1]) * width > MAX_DATA_BYTES:
+    if int(bounds[-1]) * width > LARGEST_OFFSET:
         _damaged(name, "lists of more than 2 GiB")
     return bounds if width == 1 else bounds * np.int32(width)
 

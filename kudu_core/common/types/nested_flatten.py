@@ -67,7 +67,7 @@ def _outside(
     node: NestedNode, array: pa.Array, around: Bits | None, first_row: int, leaves: list[pa.Array]
 ) -> None:
     """``around``: where all structs around are there."""
-    place = _Place(node.name, first_row, None)
+    place = _ErrorPlace(node.name, first_row, None)
     if isinstance(node, FlatNode):
         place.check_cells(node, array)
         stored = inward(array, node.type)
@@ -105,7 +105,7 @@ def _masked(stored: pa.Array, node: FlatNode, there: Bits | None) -> pa.Array:
     return pa.Array.from_buffers(stored.type, rows, [validity, *map(pa.py_buffer, parts)])
 
 
-def _packed(node: ListNode, array: pa.Array, there: Bits | None, place: _Place) -> list[pa.Array]:
+def _packed(node: ListNode, array: pa.Array, there: Bits | None, place: _ErrorPlace) -> list[pa.Array]:
     """The streams of the lists of an array."""
     rows = len(array)
     streams: list[Cells] = []
@@ -123,7 +123,7 @@ def _packed(node: ListNode, array: pa.Array, there: Bits | None, place: _Place) 
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ErrorPlace:
     """Where cells are, for a message."""
 
     name: str
@@ -131,8 +131,8 @@ class _Place:
     bounds: I32Array | None
     """None: each cell is a row."""
 
-    def at(self, name: str, bounds: I32Array | None = None) -> _Place:
-        return _Place(name, self.first_row, self.bounds if bounds is None else bounds)
+    def at(self, name: str, bounds: I32Array | None = None) -> _ErrorPlace:
+        return _ErrorPlace(name, self.first_row, self.bounds if bounds is None else bounds)
 
     def row(self, cell: int) -> int:
         """The number of the row in which a cell is."""
@@ -190,7 +190,7 @@ def _check_cells(node: FlatNode, array: pa.Array, name: str, row: int = 0) -> No
 
 
 def _inside(
-    node: NestedNode, array: pa.Array, around: Bits | None, place: _Place, streams: list[Cells]
+    node: NestedNode, array: pa.Array, around: Bits | None, place: _ErrorPlace, streams: list[Cells]
 ) -> None:
     """Add the streams of elements, of which all but those outside of ``around`` are there."""
     bounds = place.bounds
@@ -275,7 +275,7 @@ def _flags(missing: Bits | None, count: int, bounds: I32Array) -> Cells:
 
 
 def _elements(
-    node: ListNode, array: pa.Array, there: Bits | None, place: _Place
+    node: ListNode, array: pa.Array, there: Bits | None, place: _ErrorPlace
 ) -> tuple[pa.Array, I32Array]:
     """The elements of the lists that are there, one list after the other, and how many each has."""
     rows, type_ = len(array), array.type

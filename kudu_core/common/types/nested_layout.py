@@ -23,7 +23,7 @@ from kudu_core.common.types.nested_assemble import assembled
 from kudu_core.common.types.nested_flatten import flattened
 from kudu_core.common.types.nested_nodes import (
     FlatNode,
-    Leaf,
+    NestedLeaf,
     NestedNode,
     StructNode,
     is_nested,
@@ -34,16 +34,16 @@ from kudu_core.errors import SchemaMismatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class NestedLayout:
     """How one column is stored: as what, and how to get there and back."""
 
     root: NestedNode
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[NestedLeaf, ...]
     """In an order that only the type decides."""
 
     @staticmethod
-    def of(root: NestedNode) -> Layout:
-        return Layout(root, tuple(leaves_of(root)))
+    def of(root: NestedNode) -> NestedLayout:
+        return NestedLayout(root, tuple(leaves_of(root)))
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class Layout:
         named = {leaf.name: array for leaf, array in zip(self.leaves, leaves, strict=True)}
         return assembled(self.root, named, rows)
 
-    def part(self, path: Sequence[str]) -> Layout | None:
+    def part(self, path: Sequence[str]) -> NestedLayout | None:
         """The layout of a field, by the names of structs' fields on the way; None: there is no such field.
 
         Its leaves are some of this one's.  It is NULL where a struct around it is.
@@ -97,8 +97,8 @@ class Layout:
             node = found[0]
             nullable = nullable or node.nullable
         if isinstance(node, StructNode):
-            return Layout.of(replace(node, nullable=nullable, own_flags=nullable))
-        return Layout.of(replace(node, nullable=nullable))
+            return NestedLayout.of(replace(node, nullable=nullable, own_flags=nullable))
+        return NestedLayout.of(replace(node, nullable=nullable))
 
     def null_test(self) -> tuple[str, str] | None:
         """Which leaf says where the column is NULL, and how: it ``"is_null"``, or it ``"is_true"``.
@@ -111,9 +111,9 @@ class Layout:
         return self.leaves[0].name, "is_null"
 
 
-def layout_of(name: str, type_: pa.DataType, nullable: bool) -> Layout:
+def layout_of(name: str, type_: pa.DataType, nullable: bool) -> NestedLayout:
     """How a column of an Arrow type is stored; ``InvalidArgument`` names the place in it that cannot be."""
-    return Layout.of(tree_of(name, type_, nullable))
+    return NestedLayout.of(tree_of(name, type_, nullable))
 
 
-__all__ = ["Layout", "Leaf", "is_nested", "layout_of"]
+__all__ = ["NestedLayout", "NestedLeaf", "is_nested", "layout_of"]

@@ -35,10 +35,9 @@ MAX_DEPTH = 32
 """Lists, structs and maps, one in another."""
 MAX_LEAVES = 10_000
 """Of one column: as many as a table has columns."""
-MAX_FIELD_NAME_BYTES = 256
 MAX_LEAF_NAME_BYTES = 256
 """A leaf is stored as a column, and has a name like one."""
-MAX_DATA_BYTES = 0x7FFF_FFFF
+LARGEST_OFFSET = 0x7FFF_FFFF
 """Of the cells of a variable column: what int32 offsets address."""
 LENGTH_BYTES = 4
 _RESERVED = (".", ":", "[")
@@ -46,7 +45,7 @@ _t = pa.types
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class NestedLeaf:
     """A stored column of a nested one."""
 
     name: str
@@ -212,7 +211,7 @@ class _Builder:
             self._count(name, (size is None) + nullable)
         element = self.node(f"{name}[]", entry.type, entry.nullable, None, depth + 1, True)
         node = ListNode(name, type_, nullable, element, size)
-        if node.stride > MAX_DATA_BYTES:
+        if node.stride > LARGEST_OFFSET:
             raise InvalidArgument(
                 f"column {name!r}: one {storage} takes more than 2 GiB; declare a list of another size"
             )
@@ -272,9 +271,9 @@ def _check_name(place: str, name: Any) -> None:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise InvalidArgument(f"{where}: field name {shown(name)} cannot be written as UTF-8") from None
-    if size > MAX_FIELD_NAME_BYTES:
+    if size > MAX_LEAF_NAME_BYTES:
         raise InvalidArgument(
-            f"{where}: field name {shown(name)} has {size} bytes; at most {MAX_FIELD_NAME_BYTES} are stored"
+            f"{where}: field name {shown(name)} has {size} bytes; at most {MAX_LEAF_NAME_BYTES} are stored"
         )
     for character in _RESERVED:
         if character in name:
@@ -287,20 +286,20 @@ def _check_name(place: str, name: Any) -> None:
 # ------------------------------------------------------------------------------ leaves
 
 
-def leaves_of(node: NestedNode, nullable: bool = False) -> Iterator[Leaf]:
+def leaves_of(node: NestedNode, nullable: bool = False) -> Iterator[NestedLeaf]:
     """The stored columns of a tree, in order.  ``nullable``: a struct around it may be NULL."""
     nullable = nullable or node.nullable
     if isinstance(node, FlatNode):
-        yield Leaf(node.name, node.type, nullable)
+        yield NestedLeaf(node.name, node.type, nullable)
     elif isinstance(node, ListNode):
         for number, (name, _) in enumerate(streams_of(node.element)):
-            yield Leaf(name, BINARY, nullable and number == 0)
+            yield NestedLeaf(name, BINARY, nullable and number == 0)
     else:
         for field in node.fields:
             yield from leaves_of(field, nullable)
         if node.own_flags:
             assert node.flags is not None
-            yield Leaf(node.flags, BOOL, False)
+            yield NestedLeaf(node.flags, BOOL, False)
 
 
 def streams_of(node: NestedNode, elements: int = 1) -> Iterator[tuple[str, int]]:
@@ -325,22 +324,22 @@ def streams_of(node: NestedNode, elements: int = 1) -> Iterator[tuple[str, int]]
 
 def check_size(name: str, rows: int, size: int) -> None:
     """``ColumnTooLarge`` for what int32 offsets cannot address."""
-    if size > MAX_DATA_BYTES:
+    if size > LARGEST_OFFSET:
         raise ColumnTooLarge(
-            f"{rows:,} cells of column {name!r} at once: {size:,} bytes or elements exceed {MAX_DATA_BYTES:,}"
+            f"{rows:,} cells of column {name!r} at once: {size:,} bytes or elements exceed {LARGEST_OFFSET:,}"
         )
 
 
 __all__ = [
     "BINARY",
     "BOOL",
+    "LARGEST_OFFSET",
     "LENGTH_BYTES",
-    "MAX_DATA_BYTES",
     "MAX_DEPTH",
     "MAX_LEAVES",
     "FlatNode",
-    "Leaf",
     "ListNode",
+    "NestedLeaf",
     "NestedNode",
     "StructNode",
     "check_size",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.common.types.nested_layout import Layout, layout_of
+from kudu_core.common.types.nested_layout import NestedLayout, layout_of
 from kudu_core.errors import ColumnTooLarge, SchemaMismatch
 from tests.support.nested import drawn
 
@@ -106,7 +106,7 @@ CASES = [
 ]
 
 
-def leaves_of(layout: Layout) -> dict[str, pa.Array]:
+def leaves_of(layout: NestedLayout) -> dict[str, pa.Array]:
     """Of three rows: two elements, two, one."""
     type_ = layout.arrow
     if pa.types.is_fixed_size_list(type_):
@@ -165,8 +165,8 @@ def test_cells_of_null_lists_may_hold_anything() -> None:
 
 
 def test_broken_buffers_give_leaves_that_go_together_or_an_error(seed: int, long: bool) -> None:
-    """Any byte of any buffer: what ``validate(full=True)`` says of the whole array decides, except that a slice
-    is not refused for what lies outside of it."""
+    """Any byte of any buffer: what ``validate(full=True)`` says of the whole array decides, except that a
+    slice is not refused for what lies outside of it."""
     refused = taken = 0
     for number in range(10_000 if long else 600):
         rng = random.Random(f"{seed} buffers {number}")

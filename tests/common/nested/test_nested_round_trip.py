@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kudu_core.common.types.nested_layout import Layout, layout_of
+from kudu_core.common.types.nested_layout import NestedLayout, layout_of
 from kudu_core.errors import InvalidArgument
 from tests.support.nested import drawn
 
 ROWS = (0, 1, 2, 7, 30, 64)
 
 
-def checked(layout: Layout, array: pa.Array) -> list[pa.Array]:
+def checked(layout: NestedLayout, array: pa.Array) -> list[pa.Array]:
     """The leaves of an array, which are what the layout says and give the array back."""
     leaves = layout.flatten(array)
     assert [made.type for made in leaves] == [leaf.type.arrow for leaf in layout.leaves]
@@ -115,7 +115,7 @@ def test_a_part_is_the_field(seed: int) -> None:
     assert tried > 900
 
 
-def assert_null_test(layout: Layout, array: pa.Array, leaves: dict[str, pa.Array]) -> None:
+def assert_null_test(layout: NestedLayout, array: pa.Array, leaves: dict[str, pa.Array]) -> None:
     test = layout.null_test()
     if test is None:
         assert not layout.nullable and array.null_count == 0
