@@ -266,6 +266,10 @@ ROOMS = {
         (*_of("fs", "piece_cache"), *_of("objects", "cache_options")),
         (*_tests("fs", "piece_cache"), *_tests("table/in_store", "cached")),
     ),
+    "nested": Room(
+        _of("common/types", "nested_nodes", "nested_flatten", "nested_assemble", "nested_layout"),
+        _tests("common/nested", "nested_types", "nested_copies", "nested_damage", "nested_round_trip"),
+    ),
     "in store": Room(
         (
             *_of("table/lifecycle/in_store", "table_object", "found", "store_home", "open_store_writer"),

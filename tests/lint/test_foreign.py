@@ -1,7 +1,7 @@
 """Foreign memory is read in one place: what reads an array's buffers, or has pyarrow do so, stands here.
 
-``common/types/foreign.py`` checks, ``casts.cast`` and ``ColumnBuffers.from_arrow`` ask it; a function
-elsewhere that reads the memory of an array from outside would go around them.
+``common/types/foreign.py`` checks; ``casts.cast``, ``ColumnBuffers.from_arrow`` and ``nested_flatten`` ask
+it.  A function elsewhere that reads the memory of an array from outside would go around them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ READING: dict[str, dict[str, str]] = {
         "common/types/foreign.py": "checks them",
         "common/rows/rowblock.py": "from_arrow takes them over, checked",
         "common/types/stored_arrays.py": "after check_bytes or check_layout, or of our own cells",
+        "common/types/nested_flatten.py": "checks them, level by level",
+        "common/types/nested_assemble.py": "of columns that the table has stored",
     },
     "dictionary_decode": {
         "common/types/casts.py": "after check_bytes",
@@ -47,6 +49,7 @@ READING: dict[str, dict[str, str]] = {
         "table/jobs/stager.py": "the column by which the last row of a key is known",
         "common/schema/declare.py": "ColumnType's, of a type alone",
         "common/types/types.py": "ColumnType's, of a type alone",
+        "common/types/nested_nodes.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/read/arrow_out.py": "polars', of our own rows",
     },
@@ -92,11 +95,12 @@ def test_what_is_taken_over_was_cast(file: str) -> None:
         assert len(node.args) >= 3, f"{file}:{node.lineno}: an error could not name the column"
 
 
-def test_the_two_doors_ask() -> None:
+def test_the_doors_ask() -> None:
     """Each of the checks is asked for where memory is read."""
     asked = {
         "common/rows/rowblock.py": {"extent_of", "validity_of", "check_size", "check_cells"},
         "common/types/casts.py": {"extent_of", "is_null_throughout", "check_bytes"},
+        "common/types/nested_flatten.py": {"extent_of", "validity_of", "check_cells", "check_ranges"},
     }
     for file, wanted in asked.items():
         names = {name for _, name, _ in calls(parsed((PACKAGE / file).read_text()))}

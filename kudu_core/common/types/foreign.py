@@ -3,10 +3,10 @@
 Whoever makes an array may have made a mistake, and Arrow itself looks at the ends of buffers only.  What
 applying or replaying a write relies on is checked here, before anything else reads the memory and long
 before the log: buffers that are long enough, offsets that ascend and stay in the data, indices that have a
-word, text that is UTF-8, decimals with no more digits than their type.  There are two ways in, and no array
+word, text that is UTF-8, decimals with no more digits than their type.  There are three ways in, and no array
 is read but by them: ``ColumnBuffers.from_arrow`` takes over an array of a column's own type as it lies, and
 asks ``validity_of``, ``check_size`` and ``check_cells``; ``casts.cast`` has pyarrow make one of any other
-type, and asks ``check_layout`` before.
+type, and asks ``check_layout`` before; ``nested_flatten`` takes nested ones apart, checking level by level.
 
 ``SchemaMismatch`` names the column, and the row where one is at fault.
 """
