@@ -10,12 +10,14 @@ import datetime as dt
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.rows.nested_values import nested_array
+from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.foreign import check_chunks, check_text, place
 from kudu_core.common.types.scalars import stored_array
@@ -145,7 +147,7 @@ def _of_columns(
         if not isinstance(name, str):
             raise InvalidArgument(f"a column's name is text, not {name!r}")
         check_text(name, "a column's name")
-        array = _column(name, cells, schema.by_name.get(name) if schema is not None else None, first)
+        array = _column(name, cells, _declared(name, schema), first)
         if arrays and len(array) != len(arrays[0]):
             raise InvalidArgument(f"column {name!r} has {len(array)} rows, {names[0]!r} has {len(arrays[0])}")
         arrays.append(array)
@@ -161,7 +163,18 @@ def _of_columns(
         raise InvalidArgument(f"the columns make no rows: {error}".replace("\n", " ")) from None
 
 
-def _column(name: str, cells: Any, column: StoredColumn | None, first: int) -> pa.Array | pa.ChunkedArray:
+_Meant: TypeAlias = StoredColumn | NestedColumn
+
+
+def _declared(name: str, schema: Schema | None) -> _Meant | None:
+    """The column that plain values are meant for."""
+    if schema is None:
+        return None
+    found = schema.nested_by_name.get(name) or (schema.part(name) if schema.nested else None)
+    return found or schema.by_name.get(name)
+
+
+def _column(name: str, cells: Any, column: _Meant | None, first: int) -> pa.Array | pa.ChunkedArray:
     if isinstance(cells, pa.ChunkedArray):
         return cells.chunk(0) if cells.num_chunks == 1 else cells
     if isinstance(cells, pa.Array):
@@ -208,8 +221,13 @@ def _refused(name: str, cells: Any, error: Exception, first: int) -> InvalidArgu
     return InvalidArgument(f"column {name!r}: {error}".replace("\n", " "))
 
 
-def _of_cells(name: str, cells: list[Any], column: StoredColumn | None, first: int) -> pa.Array:
+def _of_cells(name: str, cells: list[Any], column: _Meant | None, first: int) -> pa.Array:
     """Python values, without the roundings that Arrow does when it is told a type."""
+    if isinstance(column, NestedColumn):
+        try:
+            return nested_array(name, cells, column.layout.arrow, first)
+        except _NO_COLUMN as error:
+            raise _refused(name, cells, error, first) from None
     if column is not None and _is_checked(column.type, cells):
         return _checked_cells(name, cells, column, first)
     try:

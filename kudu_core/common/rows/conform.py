@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
+from kudu_core.common.rows.flattened import flat_batch
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock, U8Array
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
@@ -55,6 +56,8 @@ def conform(
         A column is unknown, there twice, missing, or holds what its type cannot.  A NULL in a
         column that takes none is a matter of its row: see ``Conformed.status``.
     """
+    if schema.nested:
+        batch = flat_batch(schema, batch, allow_extra, first_row, stored=stored)
     positions = _positions(schema, names_of(batch.schema), allow_extra)
     missing = [n for n in (schema.key_names if required is None else required) if n not in positions]
     if missing:
@@ -103,4 +106,4 @@ def _mark_nulls(status: U8Array | None, column: ColumnBuffers) -> U8Array | None
 
 
 def _columns_of(schema: Schema) -> str:
-    return f"the table has {', '.join(schema.names)}"
+    return f"the table has {', '.join(schema.declared_names)}"

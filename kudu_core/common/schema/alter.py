@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from kudu_core.common.schema.declare import Column, declared_column, store
-from kudu_core.common.schema.schema import Schema, StoredColumn, check_size, checked_name
+from kudu_core.common.schema.column_names import checked_name
+from kudu_core.common.schema.declare import Column, check_stored_names, declared_column, stored_columns
+from kudu_core.common.schema.nested_columns import NestedColumn
+from kudu_core.common.schema.schema import Schema, StoredColumn, check_size
 from kudu_core.errors import InvalidArgument, shown
 
 
@@ -28,31 +30,45 @@ def altered(
     if not isinstance(drop, Iterable):
         raise InvalidArgument(f"drop is a list of names of columns, not {shown(drop)}")
     drop = (drop,) if isinstance(drop, str) else tuple(drop)
+    gone: set[int] = set()
     for name in drop:
         if not isinstance(name, str):
             raise InvalidArgument(f"drop is a list of names of columns, not {shown(name)}")
-        column = schema.column(name)
-        if column.id in schema.key_ids:
+        column = _whole(schema, name, "dropped")
+        if isinstance(column, StoredColumn) and column.id in schema.key_ids:
             raise InvalidArgument(f"column {name!r} is in the primary key and cannot be dropped")
-    gone = frozenset(drop)
-    columns = [c for c in schema.columns if c.name not in gone]
-    columns = _renamed(schema, columns, rename or {})
+        gone.update(column.ids if isinstance(column, NestedColumn) else (column.id,))
+    columns = [c for c in schema.columns if c.id not in gone]
+    nested = [one for one in schema.nested if one.ids[0] not in gone]
+    columns, nested = _renamed(schema, columns, nested, rename or {})
     next_id = schema.next_id
-    names = {c.name for c in columns}
+    names = {c.name for c in columns} | {one.name for one in nested}
     for declared in _declared(add):
-        column = store(declared_column(declared), next_id, is_key=False)
-        if column.name in names:
-            raise InvalidArgument(f"column {column.name!r} exists already")
-        names.add(column.name)
-        if not column.nullable and column.read_default is None:
+        given = declared_column(declared)
+        made, whole = stored_columns(given, next_id, is_key=False)
+        if given.name in names:
+            raise InvalidArgument(f"column {given.name!r} exists already")
+        names.add(given.name)
+        if not given.nullable and (whole or made[0].read_default is None):
             raise InvalidArgument(
-                f"column {column.name!r}: rows that exist need a value; give a default, or make it nullable"
+                f"column {given.name!r}: rows that exist need a value; give a default, or make it nullable"
             )
-        columns.append(column)
-        next_id += 1
-    after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id)
+        columns += made
+        nested += whole
+        next_id += len(made)
+    check_stored_names(columns)
+    after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested))
     check_size(after)
     return after
+
+
+def _whole(schema: Schema, name: str, what: str) -> StoredColumn | NestedColumn:
+    """A column by its name; ``InvalidArgument`` for a part of one."""
+    column = schema.nested_by_name.get(name) or schema.column(name)
+    if isinstance(column, StoredColumn) and column.id in schema.leaf_of:
+        whole = schema.leaf_of[column.id].name
+        raise InvalidArgument(f"{name!r} is a part of column {whole!r}, and cannot be {what} by itself")
+    return column
 
 
 def _declared(add: Sequence[Column | pa.Field]) -> Sequence[Any]:
@@ -64,21 +80,34 @@ def _declared(add: Sequence[Column | pa.Field]) -> Sequence[Any]:
     return list(add)
 
 
-def _renamed(schema: Schema, columns: list[StoredColumn], rename: Mapping[str, str]) -> list[StoredColumn]:
+def _renamed(
+    schema: Schema,
+    columns: list[StoredColumn],
+    nested: list[NestedColumn],
+    rename: Mapping[str, str],
+) -> tuple[list[StoredColumn], list[NestedColumn]]:
     """All renames happen at once, so that two columns may swap their names."""
     if not isinstance(rename, Mapping):
         raise InvalidArgument(f"rename maps names of columns to new ones, not {rename!r}")
-    have = {column.name: column for column in columns}
+    have = {column.name for column in columns if column.id not in schema.leaf_of} | {c.name for c in nested}
     for old, new in rename.items():
         if old not in have:
             raise InvalidArgument(f"no column {old!r} to rename; there are {', '.join(sorted(have))}")
-        if have[old].id in schema.key_ids:
+        column = _whole(schema, old, "renamed")
+        if isinstance(column, StoredColumn) and column.id in schema.key_ids:
             raise InvalidArgument(f"column {old!r} is in the primary key and cannot be renamed")
         checked_name(new)
-    result = [replace(column, name=rename.get(column.name, column.name)) for column in columns]
+    wholes = [replace(one, name=rename.get(one.name, one.name)) for one in nested]
+    leaf_names = {
+        id_: leaf.name for one in wholes for id_, leaf in zip(one.ids, one.layout.leaves, strict=True)
+    }
+    result = [
+        replace(column, name=leaf_names.get(column.id) or rename.get(column.name, column.name))
+        for column in columns
+    ]
     seen: set[str] = set()
-    for column in result:
-        if column.name in seen:
-            raise InvalidArgument(f"two columns would be called {column.name!r}")
-        seen.add(column.name)
-    return result
+    for name in (*(c.name for c in result if c.id not in leaf_names), *(one.name for one in wholes)):
+        if name in seen:
+            raise InvalidArgument(f"two columns would be called {name!r}")
+        seen.add(name)
+    return result, wholes

@@ -6,11 +6,13 @@ Everything that no table can have is refused here with an ``InvalidArgument`` th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from kudu_core.common.schema.column_names import checked_name, first_repeated, listed_names
+from kudu_core.common.schema.nested_columns import NestedColumn, missing_cell
 from kudu_core.common.schema.schema import (
     COMPRESSIONS,
     ENCODINGS,
@@ -18,12 +20,10 @@ from kudu_core.common.schema.schema import (
     StoredColumn,
     check_size,
     check_stored,
-    checked_name,
     encodings_of,
-    first_repeated,
-    listed_names,
 )
 from kudu_core.common.types import values
+from kudu_core.common.types.nested_layout import is_nested, layout_of
 from kudu_core.common.types.types import ColumnType, check_zone, extension_name
 from kudu_core.errors import InvalidArgument, shown
 
@@ -78,16 +78,57 @@ def declare(schema: pa.Schema | Sequence[Column | pa.Field], primary_key: str | 
     if repeated is not None:
         raise InvalidArgument(f"column {repeated!r} is declared twice")
     key = _key_names(primary_key, [c.name for c in columns])
-    stored = tuple(
-        store(column, column_id, is_key=column.name in key) for column_id, column in enumerate(columns, 1)
-    )
+    stored: list[StoredColumn] = []
+    nested: list[NestedColumn] = []
+    for column in columns:
+        made, whole = stored_columns(column, len(stored) + 1, is_key=column.name in key)
+        stored += made
+        nested += whole
+    check_stored_names(stored)
     by_name = {column.name: column for column in stored}
     for name in key[:-1]:
         if by_name[name].encoding == "delta":
             raise InvalidArgument(f"column {name!r}: of key columns, only the last may have encoding 'delta'")
-    declared = Schema(1, stored, tuple(by_name[name].id for name in key))
+    key_ids = tuple(by_name[name].id for name in key)
+    declared = Schema(1, tuple(stored), key_ids, len(stored) + 1, tuple(nested))
     check_size(declared)
     return declared
+
+
+def stored_columns(
+    column: Column, first_id: int, *, is_key: bool
+) -> tuple[list[StoredColumn], list[NestedColumn]]:
+    """The stored columns of a declared one, with ids from ``first_id`` on, and what they are leaves of."""
+    type_ = column.type
+    if not isinstance(type_, pa.DataType) or not is_nested(type_):
+        return [store(column, first_id, is_key=is_key)], []
+    checked_name(column.name)
+    what = f"column {column.name!r}"
+    if is_key:
+        raise InvalidArgument(f"{what}: a key cannot hold {type_}")
+    if column.default is not None:
+        raise InvalidArgument(f"{what}: a column of lists, structs or maps has no default but NULL")
+    if column.encoding != "auto":
+        raise InvalidArgument(f"{what}: the encoding of {type_} is 'auto', not {column.encoding!r}")
+    nullable = bool(column.nullable)
+    layout = layout_of(column.name, type_, nullable)
+    stored = []
+    for place, leaf in enumerate(layout.leaves):
+        declared = Column(leaf.name, leaf.type, leaf.nullable, compression=column.compression)
+        made = store(declared, first_id + place, is_key=False)
+        missing = missing_cell(layout, place)
+        stored.append(replace(made, read_default=missing, write_default=missing))
+    ids = tuple(one.id for one in stored)
+    return stored, [NestedColumn(column.name, type_, nullable, column.comment, ids)]
+
+
+def check_stored_names(columns: Sequence[StoredColumn]) -> None:
+    """``InvalidArgument`` where a column is called as a part of a nested one is stored."""
+    repeated = first_repeated(c.name for c in columns)
+    if repeated is not None:
+        raise InvalidArgument(
+            f"column {repeated!r} is called as a part of a nested column is; rename one of the two"
+        )
 
 
 def _declared(schema: Any) -> list[Any]:

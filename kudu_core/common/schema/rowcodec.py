@@ -54,8 +54,16 @@ class CodecColumn(Protocol):
 class RowCodec:
     """Keys, rows and records of one schema version, one at a time.  Thread safe."""
 
-    def __init__(self, columns: Sequence[CodecColumn], keys: Sequence[CodecColumn]) -> None:
-        """``keys``: the columns of the key, in key order; they are among ``columns``."""
+    def __init__(
+        self,
+        columns: Sequence[CodecColumn],
+        keys: Sequence[CodecColumn],
+        leaves: frozenset[int] = frozenset(),
+        required: frozenset[int] = frozenset(),
+    ) -> None:
+        """``keys``: the columns of the key, in key order; they are among ``columns``.  ``leaves``: ids of
+        those that no row gives by their names; ``required``: of those that an insert must give."""
+        self._leaves, self._required = leaves, required
         self._columns = columns
         self._keys = keys
         self._shapes: dict[tuple[int, ...], RowShape] = {}
@@ -118,12 +126,20 @@ class RowCodec:
         keys = {c.id for c in self._keys}
         return RowWriter(
             [
-                (c.name, c.id, TAGS["other"] if is_checked(c.type) else tag(c.type), c.type.width, c.nullable)
+                (
+                    f"{_HIDDEN}{c.name}" if c.id in self._leaves else c.name,
+                    c.id,
+                    TAGS["other"] if is_checked(c.type) else tag(c.type),
+                    c.type.width,
+                    c.nullable,
+                )
                 for c in self._columns
             ],
             [self._columns.index(c) for c in self._keys],
             [
-                _default(c) if c.id not in keys and (c.nullable or c.write_default is not None) else Ellipsis
+                _default(c)
+                if c.id not in keys | self._required and (c.nullable or c.write_default is not None)
+                else Ellipsis
                 for c in self._columns
             ],
         )
@@ -172,6 +188,8 @@ def tag(type_: ColumnType) -> int:
 
 _BY_PYTHON = frozenset({"bool8", "uuid", "month_day_nano_interval", "null"})
 """Types whose values are made by ``values`` alone."""
+_HIDDEN = "\0"
+"""What no name of a column that a row gives begins with."""
 _NO_FORMAT = b""
 """Of columns whose cells only the general path checks."""
 

@@ -16,9 +16,12 @@ import pyarrow as pa
 
 from kudu_core.common.format.members import flag, integer, text
 from kudu_core.common.run.cached import cached_property
+from kudu_core.common.schema.column_names import checked_name, first_repeated, is_unicode, listed_names
+from kudu_core.common.schema.nested_columns import NestedColumn, check_leaves, is_field
 from kudu_core.common.schema.rowcodec import RowCodec
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import KeyCodec
+from kudu_core.common.types.nested_layout import is_nested
 from kudu_core.common.types.types import (
     TYPE_BINARY,
     TYPE_BOOL,
@@ -30,8 +33,6 @@ from kudu_core.common.types.types import (
 )
 from kudu_core.errors import InvalidArgument, shown
 
-OP_COLUMN = "_op"  # the operation of each row, in calls, jobs, backups and what `changes` reports
-RESERVED_PREFIXES = (OP_COLUMN, "_timestamp", "_before")
 ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
 _ENCODINGS_OF = {
     TYPE_UNSIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
@@ -42,8 +43,6 @@ _ENCODINGS_OF = {
     TYPE_BINARY: ("auto", "plain", "dictionary", "prefix"),
 }
 COMPRESSIONS = ("auto", "none", "lz4", "zstd")
-_LISTED = 100
-"""So many names are listed in a message."""
 
 # Limits of what is stored.  ``declare`` and ``altered`` refuse what lies beyond before anything is written,
 # ``from_json`` whatever lies there all the same.
@@ -51,7 +50,6 @@ MAX_COLUMNS = 10_000
 """Of one version: footers, records (16 bits) and TABLE carry so many."""
 MAX_KEY_COLUMNS = 64
 """What the kernels that search key columns compare."""
-MAX_NAME_BYTES = 256
 MAX_COMMENT_CHARACTERS = 256
 MAX_DEFAULT_BYTES = 64 << 10
 """Of a string's or binary's default, in UTF-8: each of the two is in every version of the schema."""
@@ -124,13 +122,15 @@ class Schema:
     """Ids of the key columns in key order; they may stand anywhere among the columns."""
     next_id: int = field(default=-1)
     """The id of the next column to be added: above every id ever given."""
+    nested: tuple[NestedColumn, ...] = ()
+    """Columns of which users see one where some of ``columns``, one beside the other, are stored."""
 
     def __post_init__(self) -> None:
         if self.next_id < 0:
             object.__setattr__(self, "next_id", 1 + max((c.id for c in self.columns), default=0))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Schema, (self.version, self.columns, self.key_ids, self.next_id)
+        return Schema, (self.version, self.columns, self.key_ids, self.next_id, self.nested)
 
     @cached_property
     def by_name(self) -> dict[str, StoredColumn]:
@@ -173,23 +173,84 @@ class Schema:
     @cached_property
     def row_codec(self) -> RowCodec:
         """Keys and rows one at a time, in compiled code."""
-        return RowCodec(self.columns, self.key_columns)
+        return RowCodec(self.columns, self.key_columns, frozenset(self.leaf_of), self.required_leaves)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """Of the stored columns."""
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def leaf_of(self) -> dict[int, NestedColumn]:
+        """The nested column that a stored one is a leaf of, by id."""
+        return {id_: one for one in self.nested for id_ in one.ids}
+
+    @cached_property
+    def required_leaves(self) -> frozenset[int]:
+        """Ids of the leaves of nested columns that take no NULL."""
+        return frozenset(id_ for id_, one in self.leaf_of.items() if not one.nullable)
+
+    @cached_property
+    def nested_by_name(self) -> dict[str, NestedColumn]:
+        return {one.name: one for one in self.nested}
+
+    @cached_property
+    def declared(self) -> tuple[StoredColumn | NestedColumn, ...]:
+        """The columns that users see, in their order."""
+        if not self.nested:
+            return self.columns
+        seen = [self.leaf_of.get(column.id, column) for column in self.columns]
+        return tuple({one.name: one for one in seen}.values())
+
+    @cached_property
+    def declared_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.declared)
 
     @cached_property
     def arrow(self) -> pa.Schema:
         """What a scan of all columns gives."""
-        return pa.schema([declared_field(column) for column in self.columns])
+        return pa.schema([declared_field(column) for column in self.declared])
 
     def column(self, name: str) -> StoredColumn:
         """The column of that name; ``InvalidArgument`` lists the table's columns otherwise."""
         found = self.by_name.get(name)
         if found is None:
-            raise InvalidArgument(f"no column {shown(name)}; the table has {listed_names(self.names)}")
+            raise self._unknown(name)
         return found
+
+    def seen(self, name: str) -> StoredColumn | NestedColumn:
+        """The column that users see under a name, or the field of a struct ("a.b"); ``InvalidArgument``."""
+        if self.nested:
+            found = self.nested_by_name.get(name)
+            if found is not None:
+                return found
+            part = self.part(name)
+            if part is not None:
+                return part
+        column = self.column(name)
+        if column.id in self.leaf_of and not is_field(name):
+            raise self._unknown(name)
+        return column
+
+    def _unknown(self, name: str) -> InvalidArgument:
+        return InvalidArgument(f"no column {shown(name)}; the table has {listed_names(self.declared_names)}")
+
+    def null_test(self, name: str) -> tuple[str, bool] | None:
+        """Of a nested column, which stored one says where it is NULL, and whether it does so by being true;
+        None of any other."""
+        nested = self.nested_by_name.get(name) or (self.part(name) if self.nested else None)
+        if nested is None:
+            return None
+        test = nested.layout.null_test()
+        return (self.key_names[0], False) if test is None else (test[0], test[1] == "is_true")
+
+    def part(self, name: str) -> NestedColumn | None:
+        """The nested field of a struct by its name with dots, as a column; None: there is none, or it is flat
+        and has a stored column of that name."""
+        path = name.split(".")
+        whole = self.nested_by_name.get(path[0]) if len(path) > 1 else None
+        found = None if whole is None else whole.part(path[1:])
+        return found if found is not None and is_nested(found.type) else None
 
     def project(self, names: Sequence[str] | None) -> tuple[StoredColumn, ...]:
         """The columns of these names in this order, None for all; each name at most once."""
@@ -214,6 +275,7 @@ class Schema:
             "columns": [column.to_json() for column in self.columns],
             "key": list(self.key_ids),
             "next_id": self.next_id,
+            **({"nested": [one.to_json() for one in self.nested]} if self.nested else {}),
         }
 
     @staticmethod
@@ -226,7 +288,9 @@ class Schema:
             columns,
             tuple(map(integer, stored["key"])),
             integer(stored["next_id"], 1, MAX_COLUMN_ID + 1),
+            tuple(NestedColumn.from_json(one) for one in stored.get("nested", ())),
         )
+        check_leaves(columns, schema.nested)
         if len(schema.by_id) != len(columns) or len(schema.by_name) != len(columns):
             raise ValueError("two columns share an id or a name")
         if not schema.key_ids or not set(schema.key_ids) <= schema.by_id.keys():
@@ -246,8 +310,10 @@ def arrow_schema(columns: Iterable[StoredColumn]) -> pa.Schema:
     return pa.schema([declared_field(c).with_type(c.type.arrow) for c in columns])
 
 
-def declared_field(column: StoredColumn) -> pa.Field:
+def declared_field(column: StoredColumn | NestedColumn) -> pa.Field:
     """A column as its user declared it."""
+    if isinstance(column, NestedColumn):
+        return column.field
     metadata = {**column.type.metadata, **({b"comment": column.comment.encode()} if column.comment else {})}
     return pa.field(column.name, column.type.declared, column.nullable, metadata or None)
 
@@ -292,7 +358,7 @@ def check_stored(column: StoredColumn) -> None:
             f"{shown(column.compression)} is not of {column.type}"
         )
     comment = column.comment
-    if not isinstance(comment, str) or len(comment) > MAX_COMMENT_CHARACTERS or not _is_unicode(comment):
+    if not isinstance(comment, str) or len(comment) > MAX_COMMENT_CHARACTERS or not is_unicode(comment):
         raise InvalidArgument(
             f"column {column.name!r}: a comment is text of up to {MAX_COMMENT_CHARACTERS} characters that "
             f"UTF-8 can hold, not {shown(comment)}"
@@ -302,7 +368,7 @@ def check_stored(column: StoredColumn) -> None:
     for default in (column.read_default, column.write_default):
         if default is None:
             continue
-        if isinstance(default, str) and not _is_unicode(default):
+        if isinstance(default, str) and not is_unicode(default):
             raise InvalidArgument(
                 f"column {column.name!r}: default {shown(default)} cannot be written as UTF-8"
             )
@@ -313,43 +379,3 @@ def check_stored(column: StoredColumn) -> None:
             raise InvalidArgument(
                 f"column {column.name!r}: a default of {size:,} bytes; at most {MAX_DEFAULT_BYTES:,} are kept"
             )
-
-
-def _is_unicode(value: str) -> bool:
-    """Whether UTF-8 can hold a text: it has no lone surrogates."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def checked_name(name: Any) -> str:
-    """The name; ``InvalidArgument`` unless a column may have it."""
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise InvalidArgument(f"a column's name is text that is not empty, without NUL, not {shown(name)}")
-    if not _is_unicode(name):
-        raise InvalidArgument(f"column name {shown(name)} cannot be written as UTF-8")
-    size = len(name.encode())
-    if size > MAX_NAME_BYTES:
-        raise InvalidArgument(
-            f"column name {shown(name)} has {size} bytes; at most {MAX_NAME_BYTES} are stored"
-        )
-    for prefix in RESERVED_PREFIXES:
-        if name.startswith(prefix):
-            raise InvalidArgument(f"column {shown(name)}: names that begin with {prefix} are reserved")
-    return name
-
-
-def listed_names(names: Sequence[str]) -> str:
-    """Names for a message."""
-    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
-
-
-def first_repeated(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None

@@ -22,7 +22,6 @@ from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import columns as kernel
 from kudu_core._ext.columns import foreign as checks
 from kudu_core.common.types import foreign
-from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.nested_nodes import (
     LARGEST_OFFSET,
     LENGTH_BYTES,
@@ -33,6 +32,7 @@ from kudu_core.common.types.nested_nodes import (
     check_size,
     streams_of,
 )
+from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.types import TYPE_DECIMAL
 
 Bits: TypeAlias = npt.NDArray[np.uint8]

@@ -23,7 +23,6 @@ import pyarrow as pa
 from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import columns as kernel
 from kudu_core.common.types import foreign
-from kudu_core.common.types.stored_arrays import inward
 from kudu_core.common.types.nested_nodes import (
     LENGTH_BYTES,
     FlatNode,
@@ -32,6 +31,7 @@ from kudu_core.common.types.nested_nodes import (
     StructNode,
     check_size,
 )
+from kudu_core.common.types.stored_arrays import inward
 from kudu_core.errors import ColumnTooLarge, SchemaMismatch
 
 Bits: TypeAlias = npt.NDArray[np.uint8]

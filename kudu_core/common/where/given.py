@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.where import expressions
 from kudu_core.common.where.expressions import Node
-from kudu_core.common.where.rewritten import rewritten
+from kudu_core.common.where.rewritten import NullTest, rewritten
 
 
 class AsGiven:
@@ -53,12 +53,12 @@ class AsGiven:
             return expressions.parse(self._expression)
         return expressions.parse_serialised(self._raw)
 
-    def of_stored_types(self) -> AsGiven:
+    def of_stored_types(self, null_test: NullTest) -> AsGiven:
         """The same of constants and columns as a table stores them (``rewritten.py``)."""
         if self._node is not None:
             return self  # filter lists are made so
         raw = expressions.serialised(self._expression) if self._raw is None else self._raw
-        other = rewritten(raw)
+        other = rewritten(raw, null_test)
         return self if other is None else AsGiven.serialised(other)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -153,12 +153,12 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
 
 def compile_given(given: AsGiven, schema: Schema) -> Filter | None:
     """The same of a predicate that was given before."""
-    given = given.of_stored_types()
+    given = given.of_stored_types(schema.null_test)
     node = given.tree()
     # Not understood, it may refer to any column.
     names = set(schema.names) if node is None else expressions.references(node)
     for name in sorted(names):
-        schema.column(name)
+        _check_flat(name, schema)
     if not names:
         names = {schema.key_columns[0].name}  # for the number of rows
         if _constant(given):
@@ -170,6 +170,17 @@ def compile_given(given: AsGiven, schema: Schema) -> Filter | None:
     if node is None or result.rest is not None:
         _try_out(result, schema)
     return result
+
+
+def _check_flat(name: str, schema: Schema) -> None:
+    """``InvalidArgument`` for a column that there is not, or of which a predicate cannot ask."""
+    nested = schema.nested_by_name.get(name) or schema.part(name)
+    if nested is not None:
+        raise InvalidArgument(
+            f"where: column {name!r} is {nested.type}; a predicate may ask for flat fields of a struct, as "
+            f'"{name}.x", and whether a column is NULL'
+        )
+    schema.column(name)
 
 
 def _taken_apart(given: AsGiven, node: expressions.Node, names: frozenset[str], schema: Schema) -> Filter:

@@ -8,38 +8,79 @@ in which it is stored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import pyarrow as pa
 
 from kudu_core.common.where import expressions
+
+Words: TypeAlias = list[tuple[str, str]]
+NullTest: TypeAlias = Callable[[str], tuple[str, bool] | None]
 
 _t = pa.types
 _OPTIONS = "_type_name"
 """A field that a function's options have beside their own."""
 
 
-def rewritten(raw: pa.Buffer) -> pa.Buffer | None:
-    """A serialised expression with other constants and references; None where all can stay."""
+def _no_test(name: str) -> None:
+    return None
+
+
+def rewritten(raw: pa.Buffer, null_test: NullTest = _no_test) -> pa.Buffer | None:
+    """A serialised expression with other constants and references; None where all can stay.
+
+    ``null_test``: of the name of a column that is stored as several, which of these says where it is NULL,
+    and whether it does so by being true or by being NULL itself; None of any other column.
+    """
     batch, words = expressions.read_serialised(raw)
-    flat = _flat_references(words)
+    flat = _null_tests(_flat_references(words), null_test)
     given = batch.columns
     columns = [_plain(column) for column in given]
     if flat is words and all(new is old for new, old in zip(columns, given, strict=True)):
         return None
-    names = batch.schema.names
-    return expressions.written(pa.RecordBatch.from_arrays(columns, names=names), flat)
+    if columns:  # of none Arrow would not know that there is one row
+        batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    return expressions.written(batch, flat)
 
 
-def _flat_references(words: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _flat_references(words: Words) -> Words:
     """``pc.field("a", "b")`` as the column "a.b"; the same list where there is none."""
     if all(word != "nested_field_ref" for word, _ in words):
         return words
-    flat: list[tuple[str, str]] = []
+    flat: Words = []
     rest = iter(words)
     for word, value in rest:
         if word == "nested_field_ref":
             word, value = "field_ref", ".".join(next(rest)[1] for _ in range(int(value)))
         flat.append((word, value))
     return flat
+
+
+def _null_tests(words: Words, null_test: NullTest) -> Words:
+    """``is_null`` and ``is_valid`` of a column that is stored as several; the same list where none is."""
+    made: Words = []
+    at, changed = 0, False
+    while at < len(words):
+        word, value = words[at]
+        inner = words[at + 1] if at + 1 < len(words) else ("", "")
+        asks = (word, inner[0]) == ("call", "field_ref") and value in ("is_null", "is_valid")
+        test = null_test(inner[1]) if asks else None
+        if test is None:
+            made.append(words[at])
+            at += 1
+            continue
+        changed = True
+        name, is_flag = test
+        end = words.index(("end", value), at)
+        if not is_flag:
+            made += [words[at], ("field_ref", name), *words[at + 2 : end + 1]]
+        elif value == "is_null":
+            made.append(("field_ref", name))
+        else:
+            made += [("call", "invert"), ("field_ref", name), ("end", "invert")]
+        at = end + 1
+    return made if changed else words
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -234,9 +234,9 @@ def _needed(columns: Any, schema: Schema) -> list[str]:
     for expression in columns.values():
         node = expressions.parse(expression)
         # Not understood, it may take any column.
-        taken = schema.names if node is None else expressions.references(node)
-        names.update(dict.fromkeys(name for name in schema.names if name in taken))
-        for name in sorted(set(taken) - set(schema.names)):
+        taken = schema.declared_names if node is None else expressions.references(node)
+        names.update(dict.fromkeys(name for name in schema.declared_names if name in taken))
+        for name in sorted(set(taken) - set(schema.declared_names)):
             schema.column(name)  # says that there is none
     return list(names)
 

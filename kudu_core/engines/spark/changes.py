@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kudu_core.common.schema.schema import OP_COLUMN, Schema
+from kudu_core.common.schema.column_names import OP_COLUMN
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import ColumnType
 from kudu_core.engines.spark.cache import handle_for
 from kudu_core.engines.spark.codes import coded

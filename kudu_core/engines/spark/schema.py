@@ -17,7 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from kudu_core.common.schema.schema import OP_COLUMN, Schema
+from kudu_core.common.schema.column_names import OP_COLUMN
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_layout
 from kudu_core.common.types.types import ColumnType

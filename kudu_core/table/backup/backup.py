@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
-from kudu_core.common.schema.schema import OP_COLUMN
+from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.table.backup.backup_file import BackupFile, BackupFileWriter
 from kudu_core.table.backup.backup_manifest import (

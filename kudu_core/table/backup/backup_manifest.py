@@ -19,7 +19,8 @@ from kudu_core.common.format.members import integer, integer_or_none
 from kudu_core.common.format.names import BACKUP, backup_of_folder, staged_file
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import micros_of, time_of, timestamp_of
-from kudu_core.common.schema.schema import OP_COLUMN, Schema
+from kudu_core.common.schema.column_names import OP_COLUMN
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported, TableNotFound, shown
 from kudu_core.fs.base import NoFolder, temporary_of
 from kudu_core.options import Options

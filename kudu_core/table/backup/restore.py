@@ -16,7 +16,8 @@ import pyarrow as pa
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
+from kudu_core.common.schema.column_names import OP_COLUMN
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.objects.urls import is_url
 from kudu_core.options import Options

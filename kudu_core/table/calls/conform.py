@@ -95,7 +95,12 @@ def _has_columns(data: Any) -> bool:
 
 def _require(schema: Schema, given: frozenset[int]) -> None:
     for column in schema.value_columns:
-        if not column.nullable and column.write_default is None and column.id not in given:
+        if column.id in given:
+            continue
+        nested = schema.leaf_of.get(column.id)
+        if nested is not None and not nested.nullable:
+            raise SchemaMismatch(f"column {nested.name!r} takes no NULL; insert must give all of it")
+        if nested is None and not column.nullable and column.write_default is None:
             raise SchemaMismatch(
                 f"column {column.name!r} takes no NULL and has no default; insert must give it"
             )

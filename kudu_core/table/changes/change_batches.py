@@ -36,11 +36,11 @@ def batch_of(
         if some_gone and column.id not in keys:
             values = _with_nulls(values, gone)
         after.append(values.to_arrow(column.type))
-    arrays += plan.shown.arrays(after)
+    arrays += plan.shown.arrays(after, gone)
     if plan.both:
         new = ops == EVENT_INSERTED
         images = [piece.before[c.id].slice(lower, upper).to_arrow(c.type) for c in plan.columns]
-        images, fields = plan.shown.arrays(images), list(plan.shown.arrow)
+        images, fields = plan.shown.arrays(images, new), list(plan.shown.arrow)
         if images:
             arrays.append(pa.StructArray.from_arrays(images, fields=fields, mask=pa.array(new)))
         else:

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument
 from kudu_core.table.changes.changes import Changes, open_changes
 from kudu_core.table.changes.changes_plan import ChangesPlan, ChangesRequest, check_window, window, windows
 from kudu_core.table.changes.counts import told
 from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.read.tokens import check_target, columns_of_today, expression_bytes, expression_from
+from kudu_core.table.read.tokens import (
+    check_target,
+    columns_of_today,
+    expression_bytes,
+    expression_from,
+    seen_of,
+    told_seen,
+)
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
@@ -48,6 +56,8 @@ class ChangeToken:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """As of a ``ScanToken``."""
     stored: bool = False
+    """As of a ``ScanToken``."""
+    seen: tuple[int | NestedColumn, ...] | None = None
     """As of a ``ScanToken``."""
 
 
@@ -159,6 +169,7 @@ def _token(
         where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
         rows=rows,
         stored=plan.stored,
+        seen=told_seen(plan.seen),
         storage_options=engine.table_file.storage_options,
     )
 
@@ -188,6 +199,7 @@ def plan_of_changes(engine: Engine, token: ChangeToken) -> ChangesPlan:
         both=token.images == "both",
         net=token.net,
         tablet_ids=frozenset(token.tablet_ids),
+        seen=seen_of(columns, token.seen),
         stored=token.stored,
     )
 

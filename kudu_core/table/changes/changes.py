@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kudu_core.common.schema.schema import OP_COLUMN, Schema, StoredColumn
+from kudu_core.common.schema.column_names import OP_COLUMN
+from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ChangesLost, ColumnTooLarge, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import RowSetHistory

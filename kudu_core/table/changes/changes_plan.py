@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kudu_core.common.rows.shown import Shown
+from kudu_core.common.rows.shown import Seen, Shown, picked
 from kudu_core.common.run.clock import time_of
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import Filter, compile_where
@@ -50,10 +50,13 @@ class ChangesRequest:
 
     def planned(self, schema: Schema) -> ChangesPlan:
         """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit."""
-        columns, where = schema.project(self.columns), compile_where(self.where, schema)
+        columns, seen = picked(schema, self.columns, stored=self.stored)
+        where = compile_where(self.where, schema)
         keys = None if self.key is None else keys_of(schema, self.key)
         both = self.images == "both"
-        return ChangesPlan(schema, columns, where, both, bool(self.net), keys=keys, stored=self.stored)
+        return ChangesPlan(
+            schema, columns, where, both, bool(self.net), keys=keys, seen=seen, stored=self.stored
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +72,16 @@ class ChangesPlan:
     """Of these tablets alone; None: of all."""
     keys: KeyBatch | None = None
     """Of these keys alone; None: of all."""
+    seen: Sequence[Seen] | None = None
+    """What users see of the projected columns; None: the same."""
     stored: bool = False
     """As of the request."""
-
     shown: Shown = field(default=None, compare=False)  # type: ignore[assignment]
     """How users see the projected columns."""
 
     def __post_init__(self) -> None:
         if self.shown is None:
-            object.__setattr__(self, "shown", Shown(self.columns, stored=self.stored))
+            object.__setattr__(self, "shown", Shown(self.columns, self.seen, stored=self.stored))
 
     @property
     def needed(self) -> tuple[StoredColumn, ...]:

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema.schema import OP_COLUMN
+from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.table.backup.backup_file import BackupFile
 from kudu_core.table.backup.backup_manifest import read_manifest
 from kudu_core.table.backup.backup_place import place_at

@@ -22,7 +22,8 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.schema.schema import OP_COLUMN, Schema
+from kudu_core.common.schema.column_names import OP_COLUMN
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.ordered.looked_up import LookedUp
-from kudu_core.common.rows.shown import Shown
+from kudu_core.common.rows.shown import Seen, Shown
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import arrow_schema
 from kudu_core.common.types.types import TYPE_BOOL
@@ -83,7 +83,11 @@ class Answer:
     Making it takes as long as reading some rows: it is kept.
     """
 
-    def __init__(self, columns: Sequence[StoredColumn], key_ids: Sequence[int]) -> None:
+    def __init__(
+        self, columns: Sequence[StoredColumn], key_ids: Sequence[int], seen: Sequence[Seen] | None = None
+    ) -> None:
+        """``seen``: as of ``Shown``."""
+        self._seen = seen
         self.read = tuple(column for column in columns if column.id not in key_ids)
         """Those that are not asked for as keys."""
         self.columns = ScanColumns(self.read, frozenset())
@@ -101,15 +105,17 @@ class Answer:
     @cached_property
     def _shown(self) -> Shown:
         every = dict(self.keys) | dict(zip(self.places, self.read, strict=True))
-        return Shown([replace(every[at], nullable=True) for at in sorted(every)])
+        return Shown([every[at] for at in sorted(every)], self._seen)
 
     def shown(self, batch: pa.RecordBatch) -> pa.Table:
         """An answer as its user sees it."""
         shown = self._shown
         if not shown.is_plain:
             *cells, found = batch.columns
-            schema = shown.arrow.append(_FOUND_FIELD)
-            batch = pa.RecordBatch.from_arrays([*shown.arrays(cells), found], schema=schema)
+            absent = ~found.to_numpy(zero_copy_only=False)
+            fields = [field.with_nullable(True) for field in shown.arrow]
+            schema = pa.schema([*fields, _FOUND_FIELD])
+            batch = pa.RecordBatch.from_arrays([*shown.arrays(cells, absent), found], schema=schema)
         return pa.Table.from_batches([batch])
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core.common.rows.keys import encode_prefix
-from kudu_core.common.rows.shown import Shown
+from kudu_core.common.rows.shown import Seen, Shown, picked
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
@@ -107,10 +107,11 @@ class ScanRequest:
         within = _key_range(schema, self.key_range)
         known = _known_bounds(schema, compiled)
         lower, upper = within if compiled is None else keybounds.intersect(within, known)
-        columns = schema.project(self.columns)
+        columns, seen = picked(schema, self.columns, stored=self.stored)
         return ScanPlan(
             schema=schema,
             columns=columns,
+            seen=seen,
             filter=compiled,
             lower=lower,
             upper=upper,
@@ -129,6 +130,9 @@ class ScanPlan:
 
     schema: Schema
     columns: tuple[StoredColumn, ...]
+    """What is read, as it is stored."""
+    seen: Sequence[Seen] | None = None
+    """What users see of it; None: the same."""
     filter: Filter | None = None
     lower: bytes | None = None
     """First encoded key, or None for the first there is."""
@@ -150,7 +154,7 @@ class ScanPlan:
 
     def __post_init__(self) -> None:
         if self.made is None:
-            object.__setattr__(self, "made", ScanColumns(self.columns, self.dictionary))
+            object.__setattr__(self, "made", ScanColumns(self.columns, self.dictionary, self.seen))
 
     @staticmethod
     def of_keys(
@@ -160,6 +164,7 @@ class ScanPlan:
         bounds: Bounds,
         batch_rows: int,
         *,
+        seen: Sequence[Seen] | None = None,
         stored: bool = False,
     ) -> ScanPlan:
         """Of the keys between bounds that a plan before this one has made of ``where``."""
@@ -168,13 +173,13 @@ class ScanPlan:
         implied = lower == known[0], upper == known[1]
         return ScanPlan(
             schema=schema, columns=columns, filter=where, lower=lower, upper=upper, implied=implied,
-            batch_rows=batch_rows, dictionary=_coded(columns, (), stored), stored=stored,
+            batch_rows=batch_rows, dictionary=_coded(columns, (), stored), seen=seen, stored=stored,
         )  # fmt: skip
 
     def between(self, lower: bytes | None, upper: bytes | None) -> ScanPlan:
         """The same between bounds, of a plan that has none and no predicate."""
         return ScanPlan(
-            schema=self.schema, columns=self.columns, lower=lower, upper=upper,
+            schema=self.schema, columns=self.columns, seen=self.seen, lower=lower, upper=upper,
             implied=(lower is None, upper is None), ordered=self.ordered, limit=self.limit,
             batch_rows=self.batch_rows, dictionary=self.dictionary, stored=self.stored, made=self.made,
         )  # fmt: skip

@@ -16,6 +16,7 @@ from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys, encode_key, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.shown import Seen, picked
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
@@ -23,7 +24,7 @@ from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
 from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.tablets import NEWEST
-from kudu_core.table.read.few_keys import Answer, PartitionKeys, are_few, looked_up
+from kudu_core.table.read.few_keys import FOUND, Answer, PartitionKeys, are_few, looked_up
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
@@ -42,7 +43,7 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
     engine = handle.engine
     if columns is not None:
         columns = kept(columns)
-    elif at is None and engine.refusal is None:
+    elif at is None and engine.refusal is None and not engine.schema.nested:
         # As ``_get``, whose comments it follows, of the newest whole row in a table of one tablet: the calls
         # that it goes without took as long as finding the row.
         codec = engine.schema.row_codec
@@ -67,6 +68,8 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
 
 def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
     schema = engine.schema
+    if schema.nested:
+        return _get_nested(engine, key, columns, at)
     codec = schema.row_codec
     if columns is None:
         chosen, shape = schema.columns, codec.all
@@ -92,6 +95,13 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
             if at is not None or engine.visible_ts <= snapshot:
                 raise
             # The newest snapshot of a moment ago; it fell behind while this thread slept.
+
+
+def _get_nested(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
+    """By the way of ``get_many``, which knows how nested columns are put together."""
+    encoded = EncodedKeys.from_list([encode_key(engine.schema, key)])
+    [row] = _get_many(engine, decode_keys(engine.schema, encoded), encoded, columns, at).to_pylist()
+    return row if row.pop(FOUND) else None
 
 
 def tablet_of_key(tablets: Tablets, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
@@ -151,7 +161,7 @@ def get_many(handle: Handle, keys: Any, columns: Any, at: Any) -> pa.Table:
 
 
 def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: Any, at: Any) -> pa.Table:
-    chosen = engine.schema.project(columns)
+    chosen, seen = picked(engine.schema, columns)
     batch = KeyBatch(encoded)
     while True:
         snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
@@ -170,7 +180,7 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
                 raise
-    answer = _answer(engine, chosen)
+    answer = _answer(engine, chosen, seen)
     if are_few(len(batch)) and not engine.in_store:  # there it is the wait for pages that counts
         found = looked_up(views, shares, batch, block, answer, snapshot)
         if found is not None:
@@ -187,13 +197,13 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
     return answer.shown(_assembled(engine, chosen, answer.arrow, block, pieces))
 
 
-def _answer(engine: Engine, columns: Sequence[StoredColumn]) -> Answer:
+def _answer(engine: Engine, columns: Sequence[StoredColumn], seen: Sequence[Seen]) -> Answer:
     """Of answers with these columns, which is kept."""
     plans = engine.plans_of(engine.schema)
-    asked = "answer", *[column.id for column in columns]
+    asked = "answer", *([one.name for one in seen] if engine.schema.nested else [c.id for c in columns])
     made = plans.get(asked)
     if made is None:
-        made = Answer(columns, engine.schema.key_ids)
+        made = Answer(columns, engine.schema.key_ids, seen if engine.schema.nested else None)
         plans.put(asked, made)
     return made
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from kudu_core._ext.row.shape import RowShape
-from kudu_core.common.rows.shown import Shown
+from kudu_core.common.rows.shown import Seen, Shown
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.rowcodec import raw_shape
 from kudu_core.common.schema.schema import StoredColumn, arrow_schema
@@ -17,9 +17,11 @@ from kudu_core.common.types.types import TYPE_BOOL
 class ScanColumns:
     """What is made of the columns of a scan when it is first asked for, and shared by all scans of a plan."""
 
-    def __init__(self, columns: Sequence[StoredColumn], dictionary: frozenset[int]) -> None:
-        """``dictionary``: ids of the columns that come as Arrow dictionaries."""
-        self._columns = columns
+    def __init__(
+        self, columns: Sequence[StoredColumn], dictionary: frozenset[int], seen: Sequence[Seen] | None = None
+    ) -> None:
+        """``dictionary``: ids of the columns that come as Arrow dictionaries.  ``seen``: as of ``Shown``."""
+        self._columns, self._seen = columns, seen
         self._dictionary = dictionary
 
     @cached_property
@@ -35,7 +37,7 @@ class ScanColumns:
     @cached_property
     def shown(self) -> Shown:
         """The batches as their user sees them."""
-        return Shown(self._columns, self._dictionary)
+        return Shown(self._columns, self._seen, self._dictionary)
 
     @cached_property
     def shape(self) -> RowShape:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from kudu_core.common.rows.shown import Seen
+from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
@@ -60,6 +62,8 @@ class ScanToken:
     """Of a table in an object store: what it was opened with here, for whoever opens it there."""
     stored: bool = False
     """Rows as they are stored, not as their user declared them: for backups."""
+    seen: tuple[int | NestedColumn, ...] | None = None
+    """What users see of the columns, by their ids where it is one of them; None: these."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -170,6 +174,7 @@ def _tokens(
                 batch_rows=plan.batch_rows,
                 rows=rows,
                 stored=plan.stored,
+                seen=told_seen(plan.seen),
                 storage_options=engine.table_file.storage_options,
             )
 
@@ -239,6 +244,21 @@ def columns_of_today(
     return planned, tuple(columns[i] for i in token.column_ids)
 
 
+def told_seen(seen: Sequence[Seen] | None) -> tuple[int | NestedColumn, ...] | None:
+    """What a token says of the columns that users see."""
+    if seen is None or not any(isinstance(one, NestedColumn) for one in seen):
+        return None
+    return tuple(one if isinstance(one, NestedColumn) else one.id for one in seen)
+
+
+def seen_of(
+    columns: Sequence[StoredColumn], told: Sequence[int | NestedColumn] | None
+) -> Sequence[Seen] | None:
+    """The inverse, of the columns that a token reads."""
+    by_id = {column.id: column for column in columns}
+    return None if told is None else [by_id[one] if isinstance(one, int) else one for one in told]
+
+
 def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
     """What a token asks for, checked against the table.  Columns keep the names that they had when it was
     made, whatever they are called by now."""
@@ -253,7 +273,9 @@ def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:
     planned, chosen = columns_of_today(engine.schema, token)
     where = None if token.where is None else expression_from(token.where)
     bounds = token.lower, token.upper
+    filter_ = compile_where(where, planned)
+    seen = seen_of(chosen, token.seen)
     plan = ScanPlan.of_keys(
-        planned, chosen, compile_where(where, planned), bounds, token.batch_rows, stored=token.stored
+        planned, chosen, filter_, bounds, token.batch_rows, seen=seen, stored=token.stored
     )
     return replace(plan, tablet_ids=frozenset((token.tablet_id,)))

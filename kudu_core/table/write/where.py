@@ -14,14 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
+from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
+from kudu_core.common.rows.flattened import flags_around, flat_batch
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.scalars import stored_scalar
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
 from kudu_core.common.where.seen import seen
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.plan import kept_filters, prune_tablets
@@ -116,7 +118,7 @@ class NewValues:
         cells: dict[str, ColumnBuffers] = {}
         expressions: dict[str, pc.Expression] = {}
         names: set[str] = set(schema.key_names)
-        for name, value in set_.items():
+        for name, value in _flat_values(schema, set_).items():
             column = schema.column(name)
             if column.id in schema.key_ids:
                 raise InvalidArgument(
@@ -128,7 +130,7 @@ class NewValues:
             else:
                 literals[name], cells[name] = value, _cell(schema, column, value)
         read = tuple(c for c in schema.columns if c.name in names) if expressions else schema.key_columns
-        made = NewValues(schema, tuple(set_), literals, cells, expressions, read)
+        made = NewValues(schema, (*cells, *expressions), literals, cells, expressions, read)
         if expressions:
             made._computed(pa.RecordBatch.from_pylist([], schema=_seen_schema(read)))
         return made
@@ -181,6 +183,28 @@ class NewValues:
         batches = new.to_batches()
         batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=new.schema)
         return conform(self.schema, batch, required=(), stored=True).block.columns
+
+
+def _flat_values(schema: Schema, set_: dict[str, Any]) -> dict[str, Any]:
+    """``set=`` by the names of stored columns: a nested column's value as its leaves."""
+    if not schema.nested:
+        return set_
+    flat: dict[str, Any] = {}
+    for name, value in set_.items():
+        nested = schema.nested_by_name.get(name) or schema.part(name)
+        if nested is None:
+            flat[name] = value
+            flat.update(dict.fromkeys(flags_around(schema, name), False))
+            continue
+        if isinstance(value, pc.Expression):
+            raise NotSupported(
+                f"set: {name!r} is {nested.type}, which no expression makes; give a value, or set its "
+                f'fields, as "{name}.x"'
+            )
+        [batch] = batches({name: [value]}, schema)
+        cells = flat_batch(schema, batch)
+        flat.update({leaf: cells.column(leaf)[0].as_py() for leaf in cells.schema.names})
+    return flat
 
 
 def _seen_schema(columns: Sequence[StoredColumn]) -> pa.Schema:

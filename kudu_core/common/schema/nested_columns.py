@@ -1,0 +1,141 @@
+"""Columns of lists, structs and maps: what their user declared, and the stored columns that hold them.
+
+A table stores flat columns.  A nested one is stored as several, its leaves (``types/nested_layout.py``),
+which are columns of the schema like any other: files, records, changes and predicates know nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kudu_core.common.format.members import flag, integer, text
+from kudu_core.common.run.cached import cached_property
+from kudu_core.common.types.nested_layout import NestedLayout, layout_of
+from kudu_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from kudu_core.common.schema.schema import StoredColumn
+
+
+@dataclass(frozen=True)
+class NestedColumn:
+    """A column that is stored as its leaves.  Immutable."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool
+    comment: str
+    ids: tuple[int, ...]
+    """Of the stored columns, in the order of the layout's leaves."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        whole: tuple[NestedColumn, tuple[str, ...]] | None = self.__dict__.get("_part_of")
+        if whole is not None:
+            return _part_of, whole
+        return NestedColumn, (self.name, self.type, self.nullable, self.comment, self.ids)
+
+    @cached_property
+    def layout(self) -> NestedLayout:
+        return layout_of(self.name, self.type, self.nullable)
+
+    @property
+    def field(self) -> pa.Field:
+        """As its user declared it."""
+        return pa.field(
+            self.name, self.type, self.nullable, {"comment": self.comment} if self.comment else None
+        )
+
+    def part(self, path: Sequence[str]) -> NestedColumn | None:
+        """A field of a struct as a column of its own, named with dots; None: there is no such field."""
+        layout = self.layout.part(path)
+        if layout is None:
+            return None
+        ids = dict(zip((leaf.name for leaf in self.layout.leaves), self.ids, strict=True))
+        made = NestedColumn(
+            ".".join((self.name, *path)),
+            layout.arrow,
+            layout.nullable,
+            "",
+            tuple(ids[leaf.name] for leaf in layout.leaves),
+        )
+        made.__dict__.update(layout=layout, _part_of=(self, tuple(path)))
+        return made
+
+    def missing(self, leaf: int) -> Any:
+        """The cell of a leaf where the column is NULL."""
+        return missing_cell(self.layout, leaf)
+
+    def flags_around(self, path: Sequence[str]) -> list[int]:
+        """Ids of the leaves that say where the structs around a field are NULL, the outermost first."""
+        names = [".".join((self.name, *path[:depth])) + ":null" for depth in range(len(path))]
+        by_name = dict(zip((leaf.name for leaf in self.layout.leaves), self.ids, strict=True))
+        return [by_name[name] for name in names if name in by_name]
+
+    def to_json(self) -> dict[str, Any]:
+        raw = pa.schema([pa.field("", self.type)]).serialize().to_pybytes()
+        return {
+            "name": self.name,
+            "type": base64.b64encode(raw).decode("ascii"),
+            "nullable": self.nullable,
+            "comment": self.comment,
+            "ids": list(self.ids),
+        }
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> NestedColumn:
+        """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``to_json`` never writes."""
+        try:
+            raw = pa.py_buffer(base64.b64decode(stored["type"], validate=True))
+            type_ = pa.ipc.read_schema(raw).field(0).type
+            found = NestedColumn(
+                text(stored["name"]),
+                type_,
+                flag(stored["nullable"]),
+                text(stored["comment"]),
+                tuple(map(integer, stored["ids"])),
+            )
+            leaves = len(found.layout.leaves)
+        except (pa.ArrowException, IndexError, InvalidArgument) as error:
+            raise ValueError(f"the type of a nested column: {error}") from None
+        if leaves != len(found.ids):
+            raise ValueError(f"nested column {found.name!r} has {leaves} leaves, not {len(found.ids)}")
+        return found
+
+
+def _part_of(whole: NestedColumn, path: tuple[str, ...]) -> NestedColumn | None:
+    return whole.part(path)
+
+
+def is_field(name: str) -> bool:
+    """Whether users may name a leaf so: it is a flat field of structs, and no part of a list nor flags."""
+    return "[" not in name and ":" not in name
+
+
+def missing_cell(layout: NestedLayout, leaf: int) -> Any:
+    """The cell of a leaf of a column that is NULL: NULL, or where a leaf has none, a flag or nothing."""
+    one = layout.leaves[leaf]
+    if one.nullable:
+        return None
+    return True if one.type.name == "bool" else b""
+
+
+def check_leaves(columns: Iterable[StoredColumn], nested: Iterable[NestedColumn]) -> None:
+    """``ValueError`` unless nested columns are stored by some of the columns, each by its own."""
+    by_id = {column.id: column for column in columns}
+    taken: set[int] = set()
+    for one in nested:
+        for leaf, id_ in zip(one.layout.leaves, one.ids, strict=True):
+            column = by_id.get(id_)
+            if column is None or id_ in taken:
+                raise ValueError(f"nested column {one.name!r} is not stored by columns of its own")
+            if (column.name, column.type) != (leaf.name, leaf.type):
+                raise ValueError(f"column {column.name!r} is not the leaf {leaf.name!r}")
+            taken.add(id_)
+
+
+__all__ = ["NestedColumn", "check_leaves", "is_field", "missing_cell"]

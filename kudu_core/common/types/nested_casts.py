@@ -1,0 +1,128 @@
+"""Arrays of lists, structs and maps, brought to a declared type without changing a value.
+
+Kinds of lists, layouts of strings, widths of numbers and units of times may differ, as in ``casts.py``, to
+which every flat array below is given.  A struct's fields are found by their names.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kudu_core.common.types.casts import cast
+from kudu_core.common.types.foreign import check_layout
+from kudu_core.common.types.nested_nodes import is_nested, storage_of
+from kudu_core.common.types.stored_arrays import outward
+from kudu_core.common.types.types import ColumnType
+from kudu_core.errors import SchemaMismatch
+
+_t = pa.types
+
+
+def nested_cast(array: pa.Array, wanted: pa.DataType, name: str, first_row: int = 0) -> pa.Array:
+    """``array`` as exactly ``wanted``; one that has that type comes back unseen.
+
+    ``SchemaMismatch`` names the place in the column, and both types.
+    """
+    if array.type == wanted:
+        return array
+    check_layout(array, name, first_row)
+    return _brought(array, wanted, name)
+
+
+def _brought(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    if array.type == wanted:
+        return array
+    if _t.is_null(array.type):
+        return pa.nulls(len(array), wanted)
+    if not is_nested(wanted):
+        type_ = ColumnType.from_arrow(wanted)
+        return outward(cast(array, type_, name), type_)
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if _t.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    storage = storage_of(wanted)
+    if array.type != storage:
+        array = _struct(array, storage, name) if _t.is_struct(storage) else _list(array, storage, name)
+    return array if storage is wanted else pa.ExtensionArray.from_storage(wanted, array)
+
+
+def _misfit(array: pa.Array, wanted: pa.DataType, name: str, why: object = "") -> SchemaMismatch:
+    told = f": {why}" if why else ""
+    return SchemaMismatch(f"column {name!r} is {wanted}; data of type {array.type} does not fit{told}")
+
+
+def _struct(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    if not _t.is_struct(array.type):
+        raise _misfit(array, wanted, name)
+    have = [field.name for field in array.type]
+    known = {field.name for field in wanted}
+    for field in have:
+        if field not in known:
+            raise _misfit(array, wanted, name, f"there is no field {field!r}")
+        if have.count(field) > 1:
+            raise _misfit(array, wanted, name, f"field {field!r} is there twice")
+    fields = []
+    for field in wanted:
+        if field.name in have:
+            part = array.field(have.index(field.name))
+            fields.append(_brought(part, field.type, f"{name}.{field.name}"))
+        elif field.nullable:
+            fields.append(pa.nulls(len(array), field.type))
+        else:
+            raise _misfit(array, wanted, name, f"field {field.name!r}, which takes no NULL, is missing")
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=mask)
+
+
+def _list(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    """By way of a plain list, the elements of which are brought to their type."""
+    try:
+        plain = _plain(array, wanted, name)
+        offsets = np.frombuffer(plain.offsets.cast(pa.int64()).buffers()[1], np.int64, len(plain) + 1)
+        elements = plain.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        made = _brought(elements, _element(wanted), f"{name}[]")
+        ends = pa.array(offsets - offsets[0], pa.int64())
+        mask = plain.is_null() if plain.null_count else None
+        if _t.is_map(wanted):
+            if plain.null_count:  # a map says by its offsets which are NULL
+                ends = pc.if_else(pa.concat_arrays([plain.is_null(), pa.array([False])]), None, ends)
+            keys, items = made.field(0), made.field(1)
+            return pa.MapArray.from_arrays(ends.cast(pa.int32()), keys, items, wanted)
+        whole = pa.LargeListArray.from_arrays(ends, made, pa.large_list(_field(wanted)), mask=mask)
+        return whole if whole.type == wanted else pc.cast(whole, wanted)
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, ValueError) as error:
+        raise _misfit(array, wanted, name, error) from None
+
+
+def _plain(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    """Any kind of list as a list or a large list."""
+    type_ = array.type
+    if _t.is_map(type_):
+        entry = pa.struct([type_.key_field, type_.item_field])
+        return array.view(pa.list_(pa.field("entries", entry, False)))
+    if _t.is_list(type_) or _t.is_large_list(type_):
+        return array
+    if _t.is_large_list_view(type_):
+        return pc.cast(array, pa.large_list(type_.value_field))
+    if _t.is_list_view(type_) or _t.is_fixed_size_list(type_):
+        return pc.cast(array, pa.list_(type_.value_field))
+    raise _misfit(array, wanted, name)
+
+
+def _element(wanted: pa.DataType) -> pa.DataType:
+    return _field(wanted).type
+
+
+def _field(wanted: pa.DataType) -> pa.Field:
+    if _t.is_map(wanted):
+        return pa.field("entries", pa.struct([wanted.key_field, wanted.item_field]), False)
+    field: pa.Field = wanted.value_field
+    return field
+
+
+__all__ = ["nested_cast"]
