@@ -177,7 +177,7 @@ class _ErrorPlace:
 
 def _check_cells(node: FlatNode, array: pa.Array, name: str, row: int = 0) -> None:
     """As ``validate(full=True)``, and much faster where the type is stored as it is."""
-    if array.type != node.type.arrow or not len(array):
+    if array.type != node.type.arrow:
         array.validate(full=True)
         return
     width = node.type.width

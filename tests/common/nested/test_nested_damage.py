@@ -91,14 +91,14 @@ CASES = [
     (pa.list_(pa.string()), "a[]:length", [i32(2), i32(-1), b""], "a length below zero"),
     (pa.list_(pa.string()), "a[]:length", [i32(LONG), i32(LONG), i32(LONG)], "lengths of more than 2 GiB"),
     (pa.list_(pa.string()), "a[]:length", [i32(2), i32(1, 3), i32(1)], "row 1: other bytes than lengths"),
-    (pa.list_(pa.string()), "a[]", [b"ab", b"cd\xff", b"e"], "row 1: text that is not UTF-8"),
+    (pa.list_(pa.string()), "a[]", [b"ab", b"\xffde", b"f"], "row 1: text that is not UTF-8"),
     (pa.list_(pa.string()), "a[]:null", [b"", b"\0", b""], "row 1: flags of other elements than there are"),
     (pa.list_(pa.string()), "a[]:null", [b"\2", b"", b""], "a flag that is neither 0 nor 1"),
     (pa.list_(pa.string()), "a[]:null", [b"", None, b""], "row 1: NULL, which only the first leaf"),
     (
         pa.list_(pa.decimal128(2, 0)),
         "a[]",
-        [bytes(16), bytes(16) + (100).to_bytes(16, "little"), bytes(16)],
+        [bytes(16), (100).to_bytes(16, "little") + bytes(16), bytes(16)],
         "row 1: a decimal has more digits than its type",
     ),
     (pa.list_(pa.list_(NOT_NULL, 0)), "a[]:length", [i32(0), i32(1), b""], "elements, where the type has"),
@@ -232,8 +232,8 @@ def test_broken_input_is_refused() -> None:
         type_ = pa.list_(values.type)
         array = pa.Array.from_buffers(type_, 3, [None, pa.py_buffer(i32(*offsets))], children=[values])
         layout = layout_of("a", type_, True)
-        why = "a list leaves its elements" if values is not text else r"b'\\xff' is not UTF-8"
-        with pytest.raises(SchemaMismatch, match=rf"column 'a(\[\])?', row 51: .*{why}"):
+        why = r"b'\\xff' is not UTF-8" if values is text else "broken Arrow data: a list leaves its elements"
+        with pytest.raises(SchemaMismatch, match=rf"^column 'a(\[\])?', row 51: {why}"):
             layout.flatten(array, 50)
         assert layout.flatten(array.slice(0, 1))[0].type == pa.binary()  # nothing is wrong with that row
 

@@ -107,6 +107,11 @@ def test_names_that_just_fit() -> None:
         layout_of("a.b", pa.list_(pa.string()), True)
 
 
+def test_a_list_of_a_fixed_size_just_fits() -> None:
+    element = F("e", pa.int8(), False)
+    assert layout_of("a", pa.list_(element, (1 << 31) - 1), True).leaves[0].name == "a[]"
+
+
 def deep(levels: int) -> pa.DataType:
     type_: pa.DataType = pa.int8()
     for _ in range(levels):
