@@ -90,6 +90,8 @@ def _list(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
             if plain.null_count:  # a map says by its offsets which are NULL
                 ends = pc.if_else(pa.concat_arrays([plain.is_null(), pa.array([False])]), None, ends)
             keys, items = made.field(0), made.field(1)
+            if keys.null_count:  # Arrow would end the process
+                raise _misfit(array, wanted, name, "a key of a map is NULL")
             return pa.MapArray.from_arrays(ends.cast(pa.int32()), keys, items, wanted)
         whole = pa.LargeListArray.from_arrays(ends, made, pa.large_list(_field(wanted)), mask=mask)
         return whole if whole.type == wanted else pc.cast(whole, wanted)

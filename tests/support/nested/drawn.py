@@ -124,11 +124,10 @@ def validated(array: pa.Array, present: np.ndarray) -> pa.Array:
 
 
 def bits_type(type_: pa.DataType) -> pa.DataType:
-    """The type with integers in place of floats, which are compared by their bits then."""
-    if pa.types.is_float64(type_):
-        return pa.int64()
-    if pa.types.is_float32(type_):
-        return pa.int32()
+    """The type with integers in place of floats, which are compared by their bits then, and of times, not all
+    of which Python has."""
+    if pa.types.is_floating(type_) or pa.types.is_temporal(type_):
+        return {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[type_.bit_width]
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(bits_type(field.type)) for field in type_])
     if pa.types.is_map(type_):
