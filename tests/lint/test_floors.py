@@ -107,6 +107,7 @@ ENTRY_POINTS = {
     "kudu_core": "users import it",
     "kudu_core.spark": "users import it",
     "kudu_core.engines.arrow.dataset": "found by its name: table/read/arrow_out.py",
+    "kudu_core.engines.arrow.polars_source": "found by its name: table/table_engines.py",
 }
 
 
@@ -155,7 +156,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"report", "changes", "ingest"},
         {"write"},
         {"backup"},
-        {"table_reads", "table_writes"},
+        {"table_reads", "table_writes", "table_engines"},
         {"table"},
         {"entry"},
         {"jobs", "repair"},

@@ -64,9 +64,6 @@ class TableDataset(Rows, ds.UnionDataset):  # type: ignore[misc]
         """Shares of about ``target_rows`` rows, without those that have nothing that passes ``filter``.
 
         As of pyarrow's, the rows of a fragment are not filtered by it: give it to the fragment too.
-
-        >>> [fragment.count_rows() for fragment in stock.to_dataset().get_fragments()]
-        [3]
         """
         return iter(fragments_of(self._held, self._where, filter, target_rows))
 

@@ -14,19 +14,29 @@ import kudu_core as kc
 
 PAGE = 16_384
 ROWS = 40 * PAGE
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("w", pa.int64()), ("s", pa.string())])
+SCHEMA = pa.schema(
+    [
+        *((name, pa.int64()) for name in "kvw"),
+        ("s", pa.string()),
+        ("d", pa.date32()),
+        ("p", pa.decimal128(21, 2)),
+    ]
+)
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tablets, cut at half of the keys, each one rowset of 20 pages a column; all columns ascend."""
+    """Two tablets, cut at half of the keys, each one rowset of 20 pages or more of each column; all columns
+    but w ascend."""
     path = tmp_path_factory.mktemp("engines") / "t"
     keys = np.arange(ROWS)
     halves = kc.RangePartition(["k"], bounds=[(None, ROWS // 2), (ROWS // 2, None)])
     options = {"maintenance": "manual", "ingest_threshold_rows": 1000}
     with kc.create_table(path, SCHEMA, "k", partition_by=halves, options=options) as table:
         text = np.char.mod("row %07d", keys)
-        table.insert({"k": keys, "v": keys * 2, "w": keys % 1000, "s": text})
+        days = pa.array((keys // 1000).astype(np.int32)).cast(pa.date32())
+        prices = pa.array(keys).cast(SCHEMA.field("p").type)
+        table.insert({"k": keys, "v": keys * 2, "w": keys % 1000, "s": text, "d": days, "p": prices})
     return path
 
 
