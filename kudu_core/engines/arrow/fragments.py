@@ -150,10 +150,11 @@ def guarantee(held: Held, token: ScanToken) -> pc.Expression:
     parts: list[pc.Expression] = []
     for column_id, low, high in (*ends, *_of_tablet(held.handle.engine, schema, token.tablet_id)):
         column = schema.by_id[column_id]
-        if low is not None:
-            parts.append(pc.field(column.name) >= _scalar(column.type, low))
-        if high is not None:
-            parts.append(pc.field(column.name) <= _scalar(column.type, high))
+        least, most = _scalar(column.type, low), _scalar(column.type, high)
+        if least is not None:
+            parts.append(pc.field(column.name) >= least)
+        if most is not None:
+            parts.append(pc.field(column.name) <= most)
     return reduce(and_, parts) if parts else pc.scalar(True)
 
 
@@ -172,9 +173,15 @@ def _of_tablet(engine: Engine, schema: Schema, tablet_id: int) -> Iterator[tuple
             )
 
 
-def _scalar(type_: ColumnType, physical: values.Physical) -> pa.Scalar:
+def _scalar(type_: ColumnType, physical: values.Physical | None) -> pa.Scalar | None:
+    """A bound as a value; None where there is none: what all texts with a prefix lie below is no text."""
+    if physical is None:
+        return None
     value = values.python_or_scalar(type_, physical)
-    return value if isinstance(value, pa.Scalar) else pa.scalar(value, type_.arrow)
+    try:
+        return value if isinstance(value, pa.Scalar) else pa.scalar(value, type_.arrow)
+    except UnicodeEncodeError:
+        return None
 
 
 __all__ = ["FRAGMENT_ROWS", "TableFragment", "fragments_of"]

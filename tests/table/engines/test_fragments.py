@@ -118,6 +118,27 @@ def test_random_tables(make: Make, monkeypatch: pytest.MonkeyPatch, seed: int) -
         assert ds.Scanner.from_dataset(dataset, filter=where).count_rows() == len(alike), f"seed {seed}"
 
 
+WORDS = ["", "a", "a\0", "a\0b", "\x7f", "\u00e4b", "\u00ff", "\u00ffz", "\uffff", "\U0010ffff"]
+
+
+def test_bounds_of_text(make: Make) -> None:
+    """What all texts with a prefix lie below is no text, and so nothing that Arrow could be told."""
+    schema = pa.schema([("k", pa.string()), ("n", pa.int32())])
+    table = make(schema, ["k", "n"])
+    table.insert({"k": WORDS, "n": list(range(len(WORDS)))})
+    dataset = table.to_dataset()
+    for word in WORDS:
+        for where in (pc.starts_with(F("k"), word), F("k") > word, F("k") <= word, F("k") == word):
+            wanted = sorted(table.scan(["n"], where).to_table()["n"].to_pylist())
+            for read in (dataset.filter(where), dataset):
+                filter = None if read is not dataset else where
+                found = ds.Scanner.from_dataset(read, filter=filter).to_table()["n"].to_pylist()
+                assert sorted(found) == wanted
+            for fragment in dataset.get_fragments(where, target_rows=3):
+                rows = ds.InMemoryDataset(fragment.to_table())
+                assert rows.count_rows(filter=fragment.partition_expression) == fragment.count_rows()
+
+
 def test_fragments_are_one_snapshot(make: Make) -> None:
     """In this process with the columns of the dataset, elsewhere with their names of then."""
     table = make(history_retention_s=0)
