@@ -43,6 +43,7 @@ READING: dict[str, dict[str, str]] = {
         "common/schema/declare.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/read/arrow_out.py": "polars', of our own rows",
+        "engines/arrow/polars_source.py": "polars', of our own rows",
     },
 }
 

@@ -2,7 +2,7 @@
 
 What the engines call: ``schema``, then ``scanner(columns=, filter=)`` and of that ``to_reader`` (DuckDB), or
 ``to_batches`` (Polars), ``head``, ``count_rows``; or ``get_fragments(filter)``, and ``scanner`` of each
-(DataFusion, Dask).  All of these are answered here and in ``rows.py``.
+(DataFusion, Dask).  All of these are answered here and in ``dataset_rows.py``.
 
 A ``Dataset`` is a C++ object that lists files, and some of pyarrow reads it past these methods: acero's scan
 node, joins, ``Scanner.from_dataset``, unions.  For them ``share_files.py`` shows the table's shares as
@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from kudu_core.engines.arrow.dataset_rows import DatasetMoment, Rows, both
 from kudu_core.engines.arrow.fragments import FRAGMENT_ROWS, TableFragment, fragments_of
-from kudu_core.engines.arrow.rows import Held, Rows, both
 from kudu_core.engines.arrow.share_files import as_files, nothing_to_read
 from kudu_core.table.opened.handle import Handle
 
@@ -33,7 +33,7 @@ class TableDataset(Rows, ds.UnionDataset):  # type: ignore[misc]
     dataset was made.
     """
 
-    def __init__(self, held: Held, where: pc.Expression | None) -> None:
+    def __init__(self, held: DatasetMoment, where: pc.Expression | None) -> None:
         schema = held.arrow_schema
         super().__init__(schema, [nothing_to_read(schema)])
         self._held = held
@@ -43,7 +43,7 @@ class TableDataset(Rows, ds.UnionDataset):  # type: ignore[misc]
     @staticmethod
     def of(handle: Handle, at: Any) -> TableDataset:
         """What ``Table.to_dataset`` returns."""
-        return TableDataset(Held(handle, at), None)
+        return TableDataset(DatasetMoment(handle, at), None)
 
     @property
     def timestamp(self) -> int:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.types import values
 from kudu_core.common.where import keybounds
-from kudu_core.engines.arrow.rows import Held, Rows, both
+from kudu_core.engines.arrow.dataset_rows import DatasetMoment, Rows, both
 from kudu_core.engines.arrow.table_scanner import AnyScanner
 from kudu_core.errors import NotSupported
 from kudu_core.table.entry import open_table
@@ -35,7 +35,7 @@ FRAGMENT_ROWS = 1 << 19
 
 
 def fragments_of(
-    held: Held, where: pc.Expression | None, filter: pc.Expression | None, target_rows: int
+    held: DatasetMoment, where: pc.Expression | None, filter: pc.Expression | None, target_rows: int
 ) -> list[TableFragment]:
     """Shares of about ``target_rows`` of the rows that pass ``where``; those that zone maps and partitions
     show to have nothing that passes ``filter`` are left out.  Key indexes and zone maps are read."""
@@ -49,7 +49,7 @@ def fragments_of(
 class ShareRows(Rows):
     """The rows of one token."""
 
-    def __init__(self, held: Held, token: ScanToken, where: pc.Expression | None) -> None:
+    def __init__(self, held: DatasetMoment, token: ScanToken, where: pc.Expression | None) -> None:
         self._held, self._token, self._where = held, token, where
 
     def _narrowed(self, plan: ScanPlan) -> ScanPlan:
@@ -71,7 +71,7 @@ class TableFragment:
     made in Python, and without which ``pyarrow.dataset.Scanner.from_fragment`` would end the process.
     """
 
-    def __init__(self, held: Held, token: ScanToken, where: pc.Expression | None) -> None:
+    def __init__(self, held: DatasetMoment, token: ScanToken, where: pc.Expression | None) -> None:
         self._rows = ShareRows(held, token, where)
         self._held, self._token, self._where = held, token, where
 
@@ -136,10 +136,10 @@ def _arrived(token: ScanToken, where: pc.Expression | None) -> TableFragment:
     """A fragment in another process, with a handle of its own, which lives as long as it does."""
     handle = handle_of(open_table(token.table_path, storage_options=token.storage_options))
     schema, _ = columns_of_today(handle.engine.schema, token)
-    return TableFragment(Held(handle, token.timestamp, schema), token, where)
+    return TableFragment(DatasetMoment(handle, token.timestamp, schema), token, where)
 
 
-def guarantee(held: Held, token: ScanToken) -> pc.Expression:
+def guarantee(held: DatasetMoment, token: ScanToken) -> pc.Expression:
     """What a token's range of keys, and its tablet's, say of columns, as Arrow's scans understand it."""
     schema = held.schema
     known = keybounds.lifted(schema.key_codec, schema.key_ids, (token.lower, token.upper))

@@ -8,7 +8,6 @@ the constants or a column that is cast, is left to Polars.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from functools import reduce
@@ -224,8 +223,8 @@ def _literal(node: Node) -> pl.Series | None:
     kind, value = next(iter(node["Literal"].items())) if isinstance(node["Literal"], dict) else ("", None)
     if kind != "Series" and (kind != "Scalar" or not isinstance(value, dict) or None in value.values()):
         return None
-    text = io.StringIO(json.dumps(node))
-    return polars.select(polars.Expr.deserialize(text, format="json")).to_series()
+    constant = polars.Expr.deserialize(json.dumps(node).encode(), format="json")
+    return polars.select(constant).to_series()
 
 
 __all__ = ["translated"]

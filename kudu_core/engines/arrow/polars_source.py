@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.engines.arrow.dataset_rows import DatasetMoment
 from kudu_core.engines.arrow.polars_predicates import translated
-from kudu_core.engines.arrow.rows import Held
 from kudu_core.errors import NotSupported
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.plan import UNIT_ROWS, ScanRequest
@@ -28,7 +28,7 @@ def lazy_frame(handle: Handle, at: Any) -> pl.LazyFrame:
         from polars.io.plugins import register_io_source
     except ImportError as missing:
         raise NotSupported("lazy() needs Polars, 1.20 or newer: pip install polars") from missing
-    held = Held(handle, at)
+    held = DatasetMoment(handle, at)
     source = PolarsSource(held)
     return register_io_source(source.read, schema=source.types, is_pure=True)  # one snapshot
 
@@ -36,7 +36,7 @@ def lazy_frame(handle: Handle, at: Any) -> pl.LazyFrame:
 class PolarsSource:
     """The rows of a snapshot, pinned as long as a frame over it lives."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: DatasetMoment) -> None:
         self._held = held
         self.types = _frame(held.arrow_schema.empty_table()).schema
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs as arrow_fs
 
+from kudu_core.engines.arrow.dataset_rows import DatasetMoment
 from kudu_core.engines.arrow.fragments import TableFragment, fragments_of
-from kudu_core.engines.arrow.rows import Held
 from kudu_core.errors import NotSupported
 
 FILE_ROWS = 1 << 17
@@ -23,7 +23,7 @@ FILE_ROWS = 1 << 17
 HOW = "go through scanner(), to_batches() or to_table(), or give Table.scan() itself away"
 
 
-def as_files(held: Held, where: pc.Expression | None, schema: pa.Schema) -> ds.FileSystemDataset:
+def as_files(held: DatasetMoment, where: pc.Expression | None, schema: pa.Schema) -> ds.FileSystemDataset:
     """The rows that pass ``where``, with the columns of ``schema`` that the table has; Arrow makes the others
     NULL, and casts those of another type."""
     names = [name for name in schema.names if name in held.schema.by_name]

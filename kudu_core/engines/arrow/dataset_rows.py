@@ -39,7 +39,7 @@ HINTS = (
 """pyarrow's arguments about how files are read.  Taken, as engines pass them; the table's options decide."""
 
 
-class Held:
+class DatasetMoment:
     """A snapshot and the columns of one moment; while this lives, both can be read."""
 
     def __init__(self, handle: Handle, at: Any, schema: Schema | None = None) -> None:
@@ -67,7 +67,7 @@ def _pinned_columns(engine: Engine) -> tuple[Schema, Claim]:
 class Rows:
     """What a dataset of ours and its fragments answer alike."""
 
-    _held: Held
+    _held: DatasetMoment
     _where: pc.Expression | None
     """Only rows that pass are there."""
 
@@ -202,4 +202,4 @@ def check_hints(hints: dict[str, Any]) -> None:
         raise InvalidArgument("fragment_scan_options are about the format of files; a table takes none")
 
 
-__all__ = ["HINTS", "Held", "Rows", "both", "check_hints", "is_plain"]
+__all__ = ["HINTS", "DatasetMoment", "Rows", "both", "check_hints", "is_plain"]
