@@ -104,8 +104,8 @@ class TableReads(HandleOwner):
     def to_dataset(self, at: Any = None) -> Dataset:
         """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
 
-        DuckDB and Polars (``scan_pyarrow_dataset``) query it with SQL or expressions; the columns and
-        the filters that they push down prune as those of ``scan`` do.  The snapshot stays pinned
+        DuckDB, DataFusion, Dask, Ray and pyarrow query it (docs/engines.md; Polars better by ``lazy``); the
+        columns and the filters that they push down prune as those of ``scan`` do.  The snapshot stays pinned
         while the dataset lives, like one of ``snapshot()``.  What was read stays valid and a scan that
         has begun ends well, also after ``close()``; a new one then raises ``Closed``.
 

@@ -108,6 +108,7 @@ ENTRY_POINTS = {
     "kudu_core.spark": "users import it",
     "kudu_core.common.types.nested_layout": "nested columns, which no schema has yet",
     "kudu_core.engines.arrow.dataset": "found by its name: table/read/arrow_out.py",
+    "kudu_core.engines.arrow.polars_source": "found by its name: table/table_engines.py",
 }
 
 
@@ -156,7 +157,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"report", "changes", "ingest"},
         {"write"},
         {"backup"},
-        {"table_reads", "table_writes"},
+        {"table_reads", "table_writes", "table_engines"},
         {"table"},
         {"entry"},
         {"jobs", "repair"},

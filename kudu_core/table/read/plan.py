@@ -36,6 +36,8 @@ _KEPT_COLUMNS = 100
 """Of a plan that is kept, where they are named: names of more take as long to compare as to look up."""
 _TESTED_ROWS = 1 << 10
 """Rows that a scan with a limit tests at first."""
+_EARLY_ROWS = 1 << 12
+"""Rows that a scan reads at first whose reader may stop before the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ class ScanPlan:
     """Columns that come as Arrow dictionaries."""
     stored: bool = False
     """As of the request."""
+    may_stop: bool = False
+    """Whether its reader may stop before the end, without a limit: its first units of work are small then."""
     made: ScanColumns = field(default=None, compare=False)  # type: ignore[assignment]
     """What is made of the columns when it is needed; plans of the same columns may share it."""
 
@@ -226,6 +230,10 @@ class ScanPlan:
         if self.limit is not None or self.ordered or self.batch_rows < BATCH_ROWS:
             return self.batch_rows
         return max(self.batch_rows, UNIT_ROWS)
+
+    def first_unit_rows(self, spec: ScanSpec) -> int | None:
+        """Rows of the first unit of work of each rowset; each one after it has twice as many."""
+        return _EARLY_ROWS if self.may_stop and spec.first_rows is None else spec.first_rows
 
     def _first_rows(self) -> int | None:
         """Of the first piece of work, where few rows may be wanted."""

@@ -320,14 +320,14 @@ class Scan(ArrowResult):
         worker: Callable[[RowsAt, ScanSpec, Candidates], Callable[[np.ndarray], T]],
     ) -> Iterator[T]:
         """Units of work on the pool's threads, a bounded number ahead, in a fixed order."""
-        pool = self._handle.engine.pool
+        pool, first_rows = self._handle.engine.pool, self._plan.first_unit_rows(spec)
 
         def work() -> Iterator[tuple[Callable[[np.ndarray], T], np.ndarray]]:
             for source in sources:
                 if not by_ordinal(source, spec):
                     found = row_ranges(source, spec, counts)
                     act = worker(source, spec, found)
-                    for unit in units(found.ranges, spec.batch_rows, spec.first_rows):
+                    for unit in units(found.ranges, spec.batch_rows, first_rows):
                         yield act, unit
 
         def run(unit: tuple[Callable[[np.ndarray], T], np.ndarray]) -> T:

@@ -22,6 +22,7 @@ PACKAGE = ROOT / "kudu_core"
 STAYS = {
     "log_events": "a listener for users: open_table(listener=log_events)",
     "seekable": "pyarrow asks a file of Python's for it",
+    "open_input_file": "pyarrow asks a file system of Python's for it",
     "check_records": "an invariant of docs/protocol.md; tests see log and manifests together",
     "check_pins": "an invariant of docs/protocol.md; tests ask for it at every step",
     "limit_data": "lets tests fill a column without 2 GiB",

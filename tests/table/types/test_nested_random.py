@@ -1,4 +1,4 @@
-"""Random tables with columns of lists, structs and maps, beside a model: every operation, every past state."""
+"""Random tables with columns of lists, structs and maps beside a model: every operation, any past state."""
 
 from __future__ import annotations
 
