@@ -100,8 +100,18 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
 def _get_nested(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
     """By the way of ``get_many``, which knows how nested columns are put together."""
     encoded = EncodedKeys.from_list([encode_key(engine.schema, key)])
-    [row] = _get_many(engine, decode_keys(engine.schema, encoded), encoded, columns, at).to_pylist()
-    return row if row.pop(FOUND) else None
+    found = _get_many(engine, decode_keys(engine.schema, encoded), encoded, columns, at)
+    if not found[FOUND][0].as_py():
+        return None
+    row = {}
+    for name in found.schema.names[:-1]:
+        try:
+            row[name] = found[name][0].as_py()
+        except (OverflowError, ValueError) as error:
+            raise InvalidArgument(
+                f"column {name!r}: a value is none of Python's ({error}); read it as Arrow, by scan or get_many"
+            ) from None
+    return row
 
 
 def tablet_of_key(tablets: Tablets, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
