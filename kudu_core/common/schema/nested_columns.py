@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.schema import StoredColumn
 
 
+_NESTED = "nested["
+
+
 @dataclass(frozen=True)
 class NestedColumn:
     """A column that is stored as its leaves.  Immutable."""
@@ -66,10 +69,6 @@ class NestedColumn:
         made.__dict__.update(layout=layout, _part_of=(self, tuple(path)))
         return made
 
-    def missing(self, leaf: int) -> Any:
-        """The cell of a leaf where the column is NULL."""
-        return missing_cell(self.layout, leaf)
-
     def flags_around(self, path: Sequence[str]) -> list[int]:
         """Ids of the leaves that say where the structs around a field are NULL, the outermost first."""
         names = [".".join((self.name, *path[:depth])) + ":null" for depth in range(len(path))]
@@ -111,6 +110,20 @@ def _part_of(whole: NestedColumn, path: tuple[str, ...]) -> NestedColumn | None:
     return whole.part(path)
 
 
+def nested_name(field: pa.Field) -> str:
+    """A field of a nested type as text, beside the canonical names of flat types; see ``nested_field``."""
+    raw = pa.schema([pa.field("", field.type, field.nullable)]).serialize().to_pybytes()
+    return f"{_NESTED}{base64.b64encode(raw).decode('ascii')}]"
+
+
+def nested_field(name: str, text_: str) -> pa.Field | None:
+    """The inverse, as a field called ``name``; None where the text is a flat type's."""
+    if not text_.startswith(_NESTED):
+        return None
+    raw = base64.b64decode(text_[len(_NESTED) : -1], validate=True)
+    return pa.ipc.read_schema(pa.py_buffer(raw)).field(0).with_name(name)
+
+
 def is_field(name: str) -> bool:
     """Whether users may name a leaf so: it is a flat field of structs, and no part of a list nor flags."""
     return "[" not in name and ":" not in name
@@ -119,8 +132,8 @@ def is_field(name: str) -> bool:
 def missing_cell(layout: NestedLayout, leaf: int) -> Any:
     """The cell of a leaf of a column that is NULL: NULL, or where a leaf has none, a flag or nothing."""
     one = layout.leaves[leaf]
-    if one.nullable:
-        return None
+    if one.nullable or is_field(one.name):
+        return None  # or, of a column that takes no NULL, each row must give it
     return True if one.type.name == "bool" else b""
 
 
@@ -138,4 +151,4 @@ def check_leaves(columns: Iterable[StoredColumn], nested: Iterable[NestedColumn]
             taken.add(id_)
 
 
-__all__ = ["NestedColumn", "check_leaves", "is_field", "missing_cell"]
+__all__ = ["NestedColumn", "check_leaves", "is_field", "missing_cell", "nested_field", "nested_name"]

@@ -15,6 +15,7 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 from kudu_core.common.idempotence.writers import CHECK, Txn
+from kudu_core.common.rows.shown import picked
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.engines.spark.schema import projected
@@ -107,7 +108,7 @@ class ReadOptions:
         """The columns to read, in order; ``wanted`` is a Spark schema that the user gave."""
         if wanted is not None:
             return projected(schema, wanted)
-        return [c.name for c in schema.project(self.columns)]
+        return [one.name for one in picked(schema, self.columns)[1]]
 
     def filter(self, schema: Schema) -> Any:
         """``where`` with its values in the columns' types."""

@@ -18,9 +18,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_
 from pyspark.sql.types import DataType, StructField, StructType
 
 from kudu_core.common.schema.column_names import OP_COLUMN
+from kudu_core.common.schema.nested_columns import NestedColumn, nested_field, nested_name
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_layout
+from kudu_core.common.types.nested_casts import nested_cast
+from kudu_core.common.types.nested_layout import is_nested, layout_of
+from kudu_core.common.types.nested_nodes import storage_of
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
 from kudu_core.table.jobs.commit import APPLY
@@ -36,20 +40,40 @@ _WIDER = {
 }
 
 
-def spark_type(type_: ColumnType) -> DataType:
+def spark_type(column: ColumnType | NestedColumn) -> DataType:
     """The Spark type that holds the values of a column; its times have microseconds."""
-    stored = pa.null() if pa.types.is_null(type_.declared) else type_.arrow
+    type_ = column.type if isinstance(column, NestedColumn) else column.declared
+    return from_arrow_type(_for_spark(type_), prefer_timestamp_ntz=True)
+
+
+def _for_spark(type_: pa.DataType) -> pa.DataType:
+    """An Arrow type that Spark has, for the values of another; ``NotSupported`` where there is none."""
+    storage = storage_of(type_)
+    if not is_nested(storage):
+        return _flat_for_spark(ColumnType.from_arrow(type_))
+    if pa.types.is_struct(storage):
+        return pa.struct([field.with_type(_for_spark(field.type)) for field in storage])
+    if pa.types.is_map(storage):
+        key, item = (f.with_type(_for_spark(f.type)) for f in (storage.key_field, storage.item_field))
+        return pa.map_(key, item)
+    element = storage.value_field
+    return pa.list_(element.with_type(_for_spark(element.type)))
+
+
+def _flat_for_spark(type_: ColumnType) -> pa.DataType:
     if type_.is_long_decimal or pa.types.is_interval(type_.declared):
         raise NotSupported(f"Spark has no type for {type_}; leave the column out with columns=")
-    return from_arrow_type(_WIDER.get(stored, stored), prefer_timestamp_ntz=True)
+    stored = pa.null() if pa.types.is_null(type_.declared) else type_.arrow
+    return _WIDER.get(stored, stored)
 
 
 def spark_schema(schema: Schema, names: Sequence[str] | None = None) -> StructType:
     """Columns of a table as a Spark schema; None: all."""
     fields = []
-    for column in schema.project(names):
+    for column in schema.declared if names is None else [schema.seen(name) for name in names]:
+        type_ = column if isinstance(column, NestedColumn) else column.type
         try:
-            fields.append(StructField(column.name, spark_type(column.type), column.nullable))
+            fields.append(StructField(column.name, spark_type(type_), column.nullable))
         except (NotSupported, PySparkException) as error:
             raise NotSupported(f"column {column.name!r}: {error}") from None
     return StructType(fields)
@@ -70,6 +94,8 @@ def to_spark(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if is_nested(column.type):
+        return nested_cast(column, field.type, field.name)
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     try:
@@ -84,8 +110,10 @@ def table_schema(schema: StructType) -> pa.Schema:
     """A Spark schema as the schema of a table to create."""
     fields = []
     for field in schema.fields:
-        type_ = ColumnType.from_arrow(_arrow_type(field))
-        fields.append(pa.field(field.name, type_.declared, field.nullable))
+        type_ = _arrow_type(field)
+        if not is_nested(type_):
+            type_ = ColumnType.from_arrow(type_).declared
+        fields.append(pa.field(field.name, type_, field.nullable))
     return pa.schema(fields)
 
 
@@ -107,6 +135,7 @@ def staged_columns(
     """
     names = [field.name for field in frame.fields]
     out = []
+    given: set[str] = set()
     for field in frame.fields:
         if names.count(field.name) > 1:
             raise SchemaMismatch(f"column {field.name!r} is twice in the DataFrame; drop or rename one")
@@ -114,6 +143,12 @@ def staged_columns(
             if _arrow_type(field) != pa.string():
                 raise SchemaMismatch(f"column {OP_COLUMN!r} names each row's operation; make it a string")
             out.append((OP_COLUMN, "string"))
+            continue
+        nested = schema.nested_by_name.get(field.name)
+        if nested is not None:
+            _check_nested(field, nested)
+            out.append((nested.name, nested_name(nested.field)))
+            given.update(leaf.name for leaf in nested.layout.leaves)
             continue
         column = schema.by_name.get(field.name)
         if column is None and field.name == sequence_by:
@@ -134,7 +169,8 @@ def staged_columns(
         )
     if sequence_by is not None and sequence_by not in names:
         raise SchemaMismatch(f"the DataFrame has no column {sequence_by!r}, which sequence_by names")
-    _check_given({name for name, _ in out if name in schema.by_name}, schema, operation)
+    given.update(name for name, _ in out if name in schema.by_name)
+    _check_given(given, schema, operation)
     return tuple(out)
 
 
@@ -147,18 +183,21 @@ def _check_given(names: set[str], schema: Schema, operation: str) -> None:
         raise SchemaMismatch(f"an update needs a column to set beside the key ({keys})")
     if operation.startswith("insert"):
         for column in schema.value_columns:
-            if not column.nullable and column.write_default is None and column.name not in names:
+            required = column.id in schema.required_leaves or (
+                not column.nullable and column.write_default is None
+            )
+            if required and column.name not in names:
                 raise SchemaMismatch(
                     f"column {column.name!r} takes no NULL and has no default; an insert must give it"
                 )
 
 
 def _unknown(name: str, schema: Schema) -> str:
-    close = difflib.get_close_matches(name.lower(), [n.lower() for n in schema.names], 1)
-    like = [n for n in schema.names if close and n.lower() == close[0]]
+    close = difflib.get_close_matches(name.lower(), [n.lower() for n in schema.declared_names], 1)
+    like = [n for n in schema.declared_names if close and n.lower() == close[0]]
     hint = f" (did you mean {like[0]!r}?)" if like else ""
     return (
-        f"the table has no column {name!r}{hint}; it has {', '.join(schema.names)}: "
+        f"the table has no column {name!r}{hint}; it has {', '.join(schema.declared_names)}: "
         "select() those, or drop() the others"
     )
 
@@ -176,11 +215,27 @@ def _check_type(field: StructField, type_: ColumnType) -> None:
         ) from None
 
 
+def _check_nested(field: StructField, nested: NestedColumn) -> None:
+    try:
+        nested_cast(pa.nulls(0, _arrow_type(field)), nested.layout.arrow, field.name)
+    except SchemaMismatch as error:
+        raise SchemaMismatch(
+            f"column {field.name!r} is {nested.type} ({spark_type(nested).simpleString()} in Spark), "
+            f"the DataFrame has {field.dataType.simpleString()}; cast it ({error})"
+        ) from None
+
+
 def to_table(batch: pa.RecordBatch, columns: Sequence[tuple[str, str]]) -> pa.RecordBatch:
     """A batch from Spark in the table's types, checked; ``SchemaMismatch`` for a value that does not fit."""
     arrays: list[Any] = []
     for position, (name, type_name) in enumerate(columns):
-        array, type_ = batch.column(position), ColumnType.parse(type_name)
+        array = batch.column(position)
+        field = nested_field(name, type_name)
+        if field is not None:
+            layout = layout_of(name, field.type, field.nullable)
+            arrays += layout.flatten(nested_cast(array, field.type, name))
+            continue
+        type_ = ColumnType.parse(type_name)
         if type_.arrow == pa.uint64() and pa.types.is_decimal(array.type):
             check_layout(array, name)
             try:
@@ -191,7 +246,7 @@ def to_table(batch: pa.RecordBatch, columns: Sequence[tuple[str, str]]) -> pa.Re
     try:
         return pa.RecordBatch.from_arrays(arrays, schema=staged_schema(columns))
     except pa.ArrowInvalid as exc:
-        for array, (name, _) in zip(arrays, columns, strict=True):
+        for array, name in zip(arrays, staged_schema(columns).names, strict=True):
             check_layout(array, name)
         raise SchemaMismatch(f"the columns make no rows: {exc}") from None
 
@@ -213,16 +268,24 @@ def binary_cells(cells: Sequence[bytes]) -> pa.Array:
 
 def staged_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
     """Arrow schema of staged runs."""
-    return pa.schema([pa.field(name, ColumnType.parse(type_name).arrow) for name, type_name in columns])
+    fields = []
+    for name, type_name in columns:
+        field = nested_field(name, type_name)
+        if field is None:
+            fields.append(pa.field(name, ColumnType.parse(type_name).arrow))
+        else:
+            leaves = layout_of(name, field.type, field.nullable).leaves
+            fields += [pa.field(leaf.name, leaf.type.arrow) for leaf in leaves]
+    return pa.schema(fields)
 
 
 def projected(schema: Schema, wanted: StructType) -> list[str]:
     """Names of the columns that a user's own ``.schema(...)`` asks for; the types must be ours."""
     for field in wanted.fields:
-        column = schema.by_name.get(field.name)
+        column = schema.nested_by_name.get(field.name) or schema.by_name.get(field.name)
         if column is None:
             raise SchemaMismatch(_unknown(field.name, schema))
-        have = spark_type(column.type)
+        have = spark_type(column if isinstance(column, NestedColumn) else column.type)
         if have != field.dataType:
             raise SchemaMismatch(
                 f"column {field.name!r} is read as {have.simpleString()}, "

@@ -109,7 +109,7 @@ def _get_nested(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, An
             row[name] = found[name][0].as_py()
         except (OverflowError, ValueError) as error:
             raise InvalidArgument(
-                f"column {name!r}: a value is none of Python's ({error}); read it as Arrow, by scan or get_many"
+                f"column {name!r}: a value is none of Python's ({error}); read it as Arrow, by get_many"
             ) from None
     return row
 
