@@ -25,7 +25,9 @@ says who else may read them."""
 
 
 def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
-    """Open a file; one that this makes has the rights that the umask leaves.  ``dir_fd``: the folder that ``path`` is in.
+    """Open a file; one that this makes has the rights that the umask leaves.
+
+    ``dir_fd``: the folder that ``path`` is in.
 
     Where the process has as many as its soft limit allows, the limit is raised to the hard one: a write that
     fails for want of a descriptor would poison the table.

@@ -1,8 +1,8 @@
 """The machine's file system.  Only this room makes system calls on files.
 
 Files are opened with O_CLOEXEC and O_NOFOLLOW; what is made has the rights that the umask leaves.  Short
-reads and writes are continued; Python repeats calls that a signal interrupts (PEP 475).  Nothing is mapped: a damaged
-or vanished file raises instead of killing the process.
+reads and writes are continued; Python repeats calls that a signal interrupts (PEP 475).  Nothing is mapped:
+a damaged or vanished file raises instead of killing the process.
 
 What is deeper than directly in the folder of a rooted file system is reached folder by folder, each opened
 in the one before it and without following links (``places``): a look at the path first would leave a moment

@@ -33,7 +33,11 @@ class TableReads(HandleOwner):
         >>> stock.get(2, ["name"])
         {'name': 'ink'}
         """
-        return points.get(self._handle, key, columns, at)
+        handle = self._handle
+        age_s = handle.refresh_s
+        if age_s is not None and handle.now_s() - handle.refreshed_s >= age_s:
+            handle.current()  # the look before saves most reads the call
+        return points.get(handle, key, columns, at)
 
     def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
         """Rows by key, in the order of ``keys``.
@@ -43,7 +47,7 @@ class TableReads(HandleOwner):
         >>> stock.get_many([3, 9], ["name"]).to_pylist()
         [{'name': 'pad', '_found': True}, {'name': None, '_found': False}]
         """
-        return points.get_many(self._handle, keys, columns, at)
+        return points.get_many(self._handle.current(), keys, columns, at)
 
     def scan(
         self,
@@ -82,7 +86,7 @@ class TableReads(HandleOwner):
             ``pyarrow.Table.unify_dictionaries`` makes one of them.
         """
         request = ScanRequest(columns, where, key_range, order, limit, batch_rows, dictionary)
-        return open_scan(self._handle, request, at)
+        return open_scan(self._handle.current(), request, at)
 
     def count(self, where: Any = None, at: Any = None) -> int:
         """How many rows there are.
@@ -90,7 +94,7 @@ class TableReads(HandleOwner):
         >>> stock.count([("price", ">", 2)])
         2
         """
-        return count(self._handle, where, at)
+        return count(self._handle.current(), where, at)
 
     def snapshot(self, at: Any = None) -> Snapshot:
         """Pin a state of the table for several reads.
@@ -99,7 +103,7 @@ class TableReads(HandleOwner):
         ...     stock.delete([{"id": 1}]).deleted, stock.count(), before.scan().count()
         (1, 2, 3)
         """
-        return open_snapshot(self._handle, at)
+        return open_snapshot(self._handle.current(), at)
 
     def to_dataset(self, at: Any = None) -> Dataset:
         """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
@@ -121,8 +125,9 @@ class TableReads(HandleOwner):
         SnapshotTooOld, SnapshotInFuture
             As ``scan``.
         """
-        self._handle.opened()
-        return arrow_out.make_dataset(self._handle, at)
+        handle = self._handle.current()
+        handle.opened()
+        return arrow_out.make_dataset(handle, at)
 
     def changes(
         self,
@@ -174,7 +179,8 @@ class TableReads(HandleOwner):
         InvalidArgument
             A key that does not fit names its column.
         """
-        return open_changes(self._handle, ChangesRequest(columns, where, images, net, key), since, until)
+        request = ChangesRequest(columns, where, images, net, key)
+        return open_changes(self._handle.current(), request, since, until)
 
     def scan_tokens(
         self,
@@ -192,7 +198,7 @@ class TableReads(HandleOwner):
         [3]
         """
         request = ScanRequest(columns, where, key_range, batch_rows=batch_rows)
-        return scan_tokens(self._handle, request, at, target_rows)
+        return scan_tokens(self._handle.current(), request, at, target_rows)
 
     def scan_token(self, token: ScanToken) -> Scan:
         """The scan of one share.  A reader that is behind the token's snapshot refreshes first.
@@ -228,7 +234,7 @@ class TableReads(HandleOwner):
             History no longer reaches back to ``since``.
         """
         request = ChangesRequest(columns, where, images, net)
-        return change_tokens(self._handle, request, since, until, target_rows)
+        return change_tokens(self._handle.current(), request, since, until, target_rows)
 
     def change_token(self, token: ChangeToken) -> Changes:
         """The changes of one share.  A reader that is behind the token's end refreshes first.

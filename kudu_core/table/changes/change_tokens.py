@@ -12,7 +12,8 @@ from kudu_core.table.changes.changes import Changes, open_changes
 from kudu_core.table.changes.changes_plan import ChangesPlan, ChangesRequest, check_window, window, windows
 from kudu_core.table.changes.counts import told
 from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.read.tokens import check_target, columns_of_today, expression_bytes, expression_from
+from kudu_core.table.read.sent.sent_columns import columns_of_today, expression_bytes, expression_from
+from kudu_core.table.read.tokens import check_target
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:

@@ -90,7 +90,6 @@ def test_another_user_reads_where_the_umask_lets_them(others: Path) -> None:
         assert in_child(look, user=NOBODY) == "24"
         assert writer.count() == 12
     assert in_child(lambda: kc.open_table(path, "rw"), user=NOBODY).startswith("PermissionError")
-    assert in_child(lambda: kc.restore(others / "b", others / "r2"), user=NOBODY).startswith("PermissionError")
     closed = others / "closed"
     with umask(0o077):
         closed.mkdir(mode=0o755)
