@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.objects.api import Requests
     from kudu_core.options import Options
+    from kudu_core.table.calls.arguments import Mode
 
 
 def create_table(
@@ -77,7 +78,7 @@ def create_table(
 
 def open_table(
     path: str | os.PathLike[str],
-    mode: str = "r",
+    mode: Mode = "r",
     *,
     options: Options | Mapping[str, Any] | None = None,
     timeout_s: float = 0.0,

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.dataset import Dataset
 
+    from kudu_core.table.calls.arguments import Images, Order, StatsBy, Where
+    from kudu_core.table.read.moment import At
+
 
 class TableReads(HandleOwner):
     """The reading half of ``Table``: every method of it is one of ``Table``'s."""
 
     # ---- rows and changes ----
 
-    def get(self, key: Any, columns: Any = None, at: Any = None) -> dict[str, Any] | None:
+    def get(self, key: Any, columns: Any = None, at: At = None) -> dict[str, Any] | None:
         """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there.
 
         >>> stock.get(2, ["name"])
@@ -39,7 +42,7 @@ class TableReads(HandleOwner):
             handle.current()  # the look before saves most reads the call
         return points.get(handle, key, columns, at)
 
-    def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
+    def get_many(self, keys: Any, columns: Any = None, at: At = None) -> pa.Table:
         """Rows by key, in the order of ``keys``.
 
         A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
@@ -52,11 +55,11 @@ class TableReads(HandleOwner):
     def scan(
         self,
         columns: Any = None,
-        where: Any = None,
+        where: Where | None = None,
         *,
-        at: Any = None,
+        at: At = None,
         key_range: tuple[Any, Any] | None = None,
-        order: str = "any",
+        order: Order = "any",
         limit: int | None = None,
         batch_rows: int = BATCH_ROWS,
         dictionary: Sequence[str] = (),
@@ -88,7 +91,7 @@ class TableReads(HandleOwner):
         request = ScanRequest(columns, where, key_range, order, limit, batch_rows, dictionary)
         return open_scan(self._handle.current(), request, at)
 
-    def count(self, where: Any = None, at: Any = None) -> int:
+    def count(self, where: Where | None = None, at: At = None) -> int:
         """How many rows there are.
 
         >>> stock.count([("price", ">", 2)])
@@ -96,7 +99,7 @@ class TableReads(HandleOwner):
         """
         return count(self._handle.current(), where, at)
 
-    def snapshot(self, at: Any = None) -> Snapshot:
+    def snapshot(self, at: At = None) -> Snapshot:
         """Pin a state of the table for several reads.
 
         >>> with stock.snapshot() as before:
@@ -105,7 +108,7 @@ class TableReads(HandleOwner):
         """
         return open_snapshot(self._handle.current(), at)
 
-    def to_dataset(self, at: Any = None) -> Dataset:
+    def to_dataset(self, at: At = None) -> Dataset:
         """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
 
         DuckDB and Polars (``scan_pyarrow_dataset``) query it with SQL or expressions; the columns and
@@ -131,12 +134,12 @@ class TableReads(HandleOwner):
 
     def changes(
         self,
-        since: Any = None,
-        until: Any = None,
+        since: At = None,
+        until: At = None,
         *,
         columns: Any = None,
-        where: Any = None,
-        images: str = "after",
+        where: Where | None = None,
+        images: Images = "after",
         net: bool = False,
         key: Any = None,
     ) -> Changes:
@@ -185,9 +188,9 @@ class TableReads(HandleOwner):
     def scan_tokens(
         self,
         columns: Any = None,
-        where: Any = None,
+        where: Where | None = None,
         *,
-        at: Any = None,
+        at: At = None,
         key_range: tuple[Any, Any] | None = None,
         batch_rows: int = BATCH_ROWS,
         target_rows: int = DEFAULT_TARGET_ROWS,
@@ -210,12 +213,12 @@ class TableReads(HandleOwner):
 
     def change_tokens(
         self,
-        since: Any,
-        until: Any = None,
+        since: At,
+        until: At = None,
         *,
         columns: Any = None,
-        where: Any = None,
-        images: str = "after",
+        where: Where | None = None,
+        images: Images = "after",
         net: bool = False,
         target_rows: int = DEFAULT_TARGET_ROWS,
     ) -> list[ChangeToken]:
@@ -246,7 +249,7 @@ class TableReads(HandleOwner):
 
     # ---- what it is made of ----
 
-    def stats(self, by: str = "table") -> pa.Table:
+    def stats(self, by: StatsBy = "table") -> pa.Table:
         """Sizes and counts by "table", "tablet", "rowset" or "column".
 
         >>> stock.stats("tablet").column("memory_rows").to_pylist()
