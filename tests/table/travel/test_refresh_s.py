@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,11 +101,24 @@ def test_any_refresh_counts(writer: kc.Table, path: Path, clock: ManualClock) ->
 
 
 def test_threads_make_one_refresh(writer: kc.Table, path: Path, clock: ManualClock) -> None:
+    """Those that find it old while one of them looks wait for that look, and make none of their own."""
     reader, looks = reader_of(path, clock)
+    begun: list[int] = []
+
+    def get() -> Any:
+        begun.append(1)
+        return reader.get(1)
+
+    def until_all_wait() -> None:
+        while len(begun) < 8:
+            time.sleep(0.001)
+        time.sleep(0.05)
+
     with reader:
+        before_each_open(reader, until_all_wait)
         writer.upsert({"k": [1], "v": [1]})
         clock.advance(AGE_S)
-        threads = [Thread(lambda: reader.get(1)) for _ in range(8)]
+        threads = [Thread(get) for _ in range(8)]
         for thread in threads:
             thread.join(LATE_S)
         assert [thread.answer[0] for thread in threads] == [{"k": 1, "v": 1}] * 8 and looks == [1]
