@@ -39,31 +39,40 @@ from kudu_core.errors import (
 
 if TYPE_CHECKING:
     from kudu_core.common.partition.declared import HashPartition, RangePartition
+    from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.declare import Column
     from kudu_core.objects.check_store import StoreReport, check_store
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
+    from kudu_core.table.changes.change_tokens import ChangeToken
+    from kudu_core.table.changes.changes import Changes
     from kudu_core.table.entry import create_table, open_table, restore
+    from kudu_core.table.read.explain import Explained
     from kudu_core.table.read.scan import Scan
     from kudu_core.table.read.snapshot import Snapshot
     from kudu_core.table.read.tokens import ScanToken
     from kudu_core.table.repair.repair import repair
     from kudu_core.table.repair.report import RepairReport
+    from kudu_core.table.report.verify import Verified
     from kudu_core.table.table import Table
     from kudu_core.table.write.batch import Batch
     from kudu_core.table.write.ticket import WriteTicket
+    from kudu_core.tablet.replay.replay_log import Unreplayed
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackupResult",
     "Batch",
+    "ChangeToken",
+    "Changes",
     "ChangesLost",
     "Closed",
     "Column",
     "ColumnTooLarge",
     "Corruption",
+    "Explained",
     "Fenced",
     "HashPartition",
     "InternalError",
@@ -73,6 +82,7 @@ __all__ = [
     "MemoryLimit",
     "NotSupported",
     "Options",
+    "PartitionSchema",
     "Poisoned",
     "RangePartition",
     "ReadOnly",
@@ -92,7 +102,9 @@ __all__ = [
     "TableExists",
     "TableNotFound",
     "TokenMismatch",
+    "Unreplayed",
     "UnreplayedWarning",
+    "Verified",
     "WriteResult",
     "WriteTicket",
     "check_store",
@@ -105,9 +117,13 @@ __all__ = [
 _HOMES = {
     "BackupResult": "table.backup.backup_manifest",
     "Batch": "table.write.batch",
+    "ChangeToken": "table.changes.change_tokens",
+    "Changes": "table.changes.changes",
     "Column": "common.schema.declare",
+    "Explained": "table.read.explain",
     "HashPartition": "common.partition.declared",
     "Options": "options",
+    "PartitionSchema": "common.partition.partitions",
     "RangePartition": "common.partition.declared",
     "RepairReport": "table.repair.report",
     "Scan": "table.read.scan",
@@ -115,6 +131,8 @@ _HOMES = {
     "Snapshot": "table.read.snapshot",
     "StoreReport": "objects.check_store",
     "Table": "table.table",
+    "Unreplayed": "tablet.replay.replay_log",
+    "Verified": "table.report.verify",
     "WriteResult": "table.calls.result",
     "WriteTicket": "table.write.ticket",
     "check_store": "objects.check_store",

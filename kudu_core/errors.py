@@ -131,7 +131,7 @@ class ReadOnly(KuduError):
 
 
 class Closed(KuduError):
-    """The handle was closed, or it was opened before a fork and is used in the child."""
+    """The handle was closed, or it writes, was opened before a fork and is used in the child."""
 
 
 class Poisoned(KuduError):

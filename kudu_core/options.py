@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kudu_core.errors import InvalidArgument, shown
 
@@ -69,14 +69,14 @@ class Options:
     passed: it is the first field, so that ``dataclasses.replace`` passes it after what it changes and before
     what it copies, which is how the two are told apart."""
 
-    durability: str = "sync"
+    durability: Literal["sync", "group", "none"] = "sync"
     """"sync": a write returns after its fsync.  "group": within ``group_interval_s`` of it, so a
     crash may lose that much, never a part of a batch.  "none": when the system likes."""
 
     group_interval_s: float = 0.05
     """Seconds, 0.001 to 60: how often the log is fsynced with "group"."""
 
-    maintenance: str = "background"
+    maintenance: Literal["background", "manual"] = "background"
     """"background": flushes, compactions, merges and collection of what nobody needs run on their own; a
     merge once looks into several rowsets have cost as much as it will, sixteen lie over each other, or
     nothing was written for five seconds.  "manual": only when called (``flush``, ``compact``, ``gc``,

@@ -162,7 +162,7 @@ class FileSystem(Protocol):
         ``tail``: how much of the end that is; 0: whatever is usual."""
 
     def create(self, path: str) -> WriteFile:
-        """A new empty file, for the owner only (0600); ``FileExistsError`` when the name is taken."""
+        """A new empty file, with the rights that the umask leaves; ``FileExistsError``: the name is taken."""
 
     def open_write(self, path: str) -> WriteFile:
         """An existing file, as it is; ``FileNotFoundError`` when there is none.
@@ -181,7 +181,7 @@ class FileSystem(Protocol):
         """
 
     def mkdir(self, path: str, exist_ok: bool = False) -> None:
-        """A directory for the owner only (0700).  Its parent must exist."""
+        """A directory, with the rights that the umask leaves.  Its parent must exist."""
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable: new ones, renamed ones, missing ones."""

@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+FILE_MODE, FOLDER_MODE = 0o666, 0o777
+"""With which a table's files and folders are made, as every program makes its own: the umask of the process
+says who else may read them."""
+
+
 def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
-    """Open a file, for the owner only if that creates it.  ``dir_fd``: the folder that ``path`` is in.
+    """Open a file; one that this makes has the rights that the umask leaves.
+
+    ``dir_fd``: the folder that ``path`` is in.
 
     Where the process has as many as its soft limit allows, the limit is raised to the hard one: a write that
     fails for want of a descriptor would poison the table.
@@ -30,7 +37,7 @@ def opened(path: str, flags: int, dir_fd: int | None = None) -> Descriptor:
     OSError
         As open(2) does; with EMFILE it says what to raise.
     """
-    return _within_limits(path, os.open, path, flags, 0o600, dir_fd=dir_fd)
+    return _within_limits(path, os.open, path, flags, FILE_MODE, dir_fd=dir_fd)
 
 
 def opened_beneath(path: str, names: list[str]) -> Descriptor:
@@ -62,4 +69,4 @@ def _raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-__all__ = ["Descriptor", "opened", "opened_beneath"]
+__all__ = ["FILE_MODE", "FOLDER_MODE", "Descriptor", "opened", "opened_beneath"]

@@ -1,8 +1,8 @@
 """The machine's file system.  Only this room makes system calls on files.
 
-Files are opened with O_CLOEXEC and O_NOFOLLOW and created for the owner only.  Short reads and writes
-are continued; Python repeats calls that a signal interrupts (PEP 475).  Nothing is mapped: a damaged
-or vanished file raises instead of killing the process.
+Files are opened with O_CLOEXEC and O_NOFOLLOW; what is made has the rights that the umask leaves.  Short
+reads and writes are continued; Python repeats calls that a signal interrupts (PEP 475).  Nothing is mapped:
+a damaged or vanished file raises instead of killing the process.
 
 What is deeper than directly in the folder of a rooted file system is reached folder by folder, each opened
 in the one before it and without following links (``places``): a look at the path first would leave a moment
@@ -23,7 +23,7 @@ from kudu_core._ext.files.descriptors import PlainFile
 from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.fs import base
 from kudu_core.fs.api import FileStat
-from kudu_core.fs.descriptors import Descriptor, opened
+from kudu_core.fs.descriptors import FOLDER_MODE, Descriptor, opened
 from kudu_core.fs.lease import PosixLease, PosixReaderLock
 from kudu_core.fs.places import Place, clear, place_beneath
 
@@ -209,7 +209,7 @@ class PosixFileSystem:
     def mkdir(self, path: str, exist_ok: bool = False) -> None:
         try:
             with self._place(path) as place:
-                os.mkdir(place.name, 0o700, dir_fd=place.dir_fd)
+                os.mkdir(place.name, FOLDER_MODE, dir_fd=place.dir_fd)
         except FileExistsError:
             if not (exist_ok and self.is_dir(path)):
                 raise

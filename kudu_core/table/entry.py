@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.objects.api import Requests
     from kudu_core.options import Options
+    from kudu_core.table.calls.arguments import Mode
 
 
 def create_table(
@@ -77,12 +78,13 @@ def create_table(
 
 def open_table(
     path: str | os.PathLike[str],
-    mode: str = "r",
+    mode: Mode = "r",
     *,
     options: Options | Mapping[str, Any] | None = None,
     timeout_s: float = 0.0,
     listener: EventListener | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    refresh_s: float | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
     _requests: Requests | None = None,
@@ -95,15 +97,23 @@ def open_table(
 
     Parameters
     ----------
+    mode
+        ``"auto"``: for writing if nobody else has it so, else for reading; ``Table.mode`` says which.  A
+        reader stays one, also when the writer goes.  Whoever may not write there gets the system's error.
     options
         Override the table's own for this handle: every option that is named, also with its default.  What is
         in force is ``Table.options``.
     timeout_s
-        How long to wait for another writer to let go, in seconds.
+        How long to wait for another writer to let go, in seconds; with ``"auto"`` the table is opened for
+        reading after that.
     listener
         Called with every event (``kudu_core.events``), on the thread that did the work.
     storage_options
         As of ``create_table``.
+    refresh_s
+        Of a reader: a read (``get``, ``get_many``, ``scan``, ``count``, ``snapshot``, ``changes``, ...) makes
+        a ``refresh()`` first if the last one, or the opening, is so many seconds ago, or more.  0: before
+        each.  None: whoever wants a newer state calls ``refresh()``.  A writer sees the newest state anyway.
 
     Raises
     ------
@@ -121,7 +131,7 @@ def open_table(
     """
     handle = open_handle(
         path, mode, options=options, timeout_s=timeout_s, listener=listener, storage_options=storage_options,
-        fs=_fs, clock=_clock, requests=_requests,
+        refresh_s=refresh_s, fs=_fs, clock=_clock, requests=_requests,
     )  # fmt: skip
     return Table(handle)
 

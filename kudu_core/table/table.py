@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 class Table(TableWrites, TableReads, TableEngines):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
-    Does not travel: it refuses to be pickled, and in the child of a fork what reads or writes rows raises
-    ``Closed``.
+    Travels to other processes by pickle, as a reader that opens the table there at its first use and reads
+    the newest state then; to fix a state, send a ``Snapshot``.  A writer travels so too: what its handle
+    shows is durable before it has gone, and what arrives can only read.  With it go the options that were
+    given for the handle and ``storage_options``, but no listener.  Where another table is at the path by
+    then, the first use raises ``TableNotFound``.  In the child of a fork a reader opens the table anew
+    likewise; a writer belongs to the parent, and what reads or writes rows through it raises ``Closed``.
 
     >>> with kc.open_table(stock.path) as table:
     ...     table.get(1)
@@ -48,7 +52,8 @@ class Table(TableWrites, TableReads, TableEngines):
 
     @property
     def mode(self) -> str:
-        return "rw" if self._handle.engine.writer else "r"
+        """"rw" or "r": whether this handle writes."""
+        return "rw" if self._handle.writes else "r"
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,14 +86,8 @@ class Table(TableWrites, TableReads, TableEngines):
         return self._handle.opened().visible_ts
 
     def __repr__(self) -> str:
-        return f"<kudu_core.Table {self.path!r} mode={self.mode!r} key={self.primary_key}>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "a Table does not travel to another process: open it there with "
-            f"kudu_core.open_table({self.path!r}), in a function for Spark "
-            f"kudu_core.spark.table({self.path!r}), or send table.scan_tokens(...)"
-        )
+        of = "not open yet" if self._handle.is_unopened else f"key={self.primary_key}"
+        return f"<kudu_core.Table {self.path!r} mode={self.mode!r} {of}>"
 
     # ---- changing it ----
 

@@ -21,21 +21,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.dataset import Dataset
 
+    from kudu_core.table.calls.arguments import Images, Order, StatsBy, Where
+    from kudu_core.table.read.moment import At
+
 
 class TableReads(HandleOwner):
     """The reading half of ``Table``: every method of it is one of ``Table``'s."""
 
     # ---- rows and changes ----
 
-    def get(self, key: Any, columns: Any = None, at: Any = None) -> dict[str, Any] | None:
+    def get(self, key: Any, columns: Any = None, at: At = None) -> dict[str, Any] | None:
         """One row by key: a scalar, a tuple in key order, or a dict.  None when it is not there.
 
         >>> stock.get(2, ["name"])
         {'name': 'ink'}
         """
-        return points.get(self._handle, key, columns, at)
+        handle = self._handle
+        age_s = handle.refresh_s
+        if age_s is not None and handle.now_s() - handle.refreshed_s >= age_s:
+            handle.current()  # the look before saves most reads the call
+        return points.get(handle, key, columns, at)
 
-    def get_many(self, keys: Any, columns: Any = None, at: Any = None) -> pa.Table:
+    def get_many(self, keys: Any, columns: Any = None, at: At = None) -> pa.Table:
         """Rows by key, in the order of ``keys``.
 
         A column ``_found`` (bool) says which are there; the others hold their key and NULLs.
@@ -43,16 +50,16 @@ class TableReads(HandleOwner):
         >>> stock.get_many([3, 9], ["name"]).to_pylist()
         [{'name': 'pad', '_found': True}, {'name': None, '_found': False}]
         """
-        return points.get_many(self._handle, keys, columns, at)
+        return points.get_many(self._handle.current(), keys, columns, at)
 
     def scan(
         self,
         columns: Any = None,
-        where: Any = None,
+        where: Where | None = None,
         *,
-        at: Any = None,
+        at: At = None,
         key_range: tuple[Any, Any] | None = None,
-        order: str = "any",
+        order: Order = "any",
         limit: int | None = None,
         batch_rows: int = BATCH_ROWS,
         dictionary: Sequence[str] = (),
@@ -82,26 +89,26 @@ class TableReads(HandleOwner):
             ``pyarrow.Table.unify_dictionaries`` makes one of them.
         """
         request = ScanRequest(columns, where, key_range, order, limit, batch_rows, dictionary)
-        return open_scan(self._handle, request, at)
+        return open_scan(self._handle.current(), request, at)
 
-    def count(self, where: Any = None, at: Any = None) -> int:
+    def count(self, where: Where | None = None, at: At = None) -> int:
         """How many rows there are.
 
         >>> stock.count([("price", ">", 2)])
         2
         """
-        return count(self._handle, where, at)
+        return count(self._handle.current(), where, at)
 
-    def snapshot(self, at: Any = None) -> Snapshot:
+    def snapshot(self, at: At = None) -> Snapshot:
         """Pin a state of the table for several reads.
 
         >>> with stock.snapshot() as before:
         ...     stock.delete([{"id": 1}]).deleted, stock.count(), before.scan().count()
         (1, 2, 3)
         """
-        return open_snapshot(self._handle, at)
+        return open_snapshot(self._handle.current(), at)
 
-    def to_dataset(self, at: Any = None) -> Dataset:
+    def to_dataset(self, at: At = None) -> Dataset:
         """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
 
         DuckDB, DataFusion, Dask, Ray and pyarrow query it (docs/engines.md; Polars better by ``lazy``); the
@@ -121,17 +128,18 @@ class TableReads(HandleOwner):
         SnapshotTooOld, SnapshotInFuture
             As ``scan``.
         """
-        self._handle.opened()
-        return arrow_out.make_dataset(self._handle, at)
+        handle = self._handle.current()
+        handle.opened()
+        return arrow_out.make_dataset(handle, at)
 
     def changes(
         self,
-        since: Any = None,
-        until: Any = None,
+        since: At = None,
+        until: At = None,
         *,
         columns: Any = None,
-        where: Any = None,
-        images: str = "after",
+        where: Where | None = None,
+        images: Images = "after",
         net: bool = False,
         key: Any = None,
     ) -> Changes:
@@ -174,14 +182,15 @@ class TableReads(HandleOwner):
         InvalidArgument
             A key that does not fit names its column.
         """
-        return open_changes(self._handle, ChangesRequest(columns, where, images, net, key), since, until)
+        request = ChangesRequest(columns, where, images, net, key)
+        return open_changes(self._handle.current(), request, since, until)
 
     def scan_tokens(
         self,
         columns: Any = None,
-        where: Any = None,
+        where: Where | None = None,
         *,
-        at: Any = None,
+        at: At = None,
         key_range: tuple[Any, Any] | None = None,
         batch_rows: int = BATCH_ROWS,
         target_rows: int = DEFAULT_TARGET_ROWS,
@@ -192,7 +201,7 @@ class TableReads(HandleOwner):
         [3]
         """
         request = ScanRequest(columns, where, key_range, batch_rows=batch_rows)
-        return scan_tokens(self._handle, request, at, target_rows)
+        return scan_tokens(self._handle.current(), request, at, target_rows)
 
     def scan_token(self, token: ScanToken) -> Scan:
         """The scan of one share.  A reader that is behind the token's snapshot refreshes first.
@@ -204,12 +213,12 @@ class TableReads(HandleOwner):
 
     def change_tokens(
         self,
-        since: Any,
-        until: Any = None,
+        since: At,
+        until: At = None,
         *,
         columns: Any = None,
-        where: Any = None,
-        images: str = "after",
+        where: Where | None = None,
+        images: Images = "after",
         net: bool = False,
         target_rows: int = DEFAULT_TARGET_ROWS,
     ) -> list[ChangeToken]:
@@ -228,7 +237,7 @@ class TableReads(HandleOwner):
             History no longer reaches back to ``since``.
         """
         request = ChangesRequest(columns, where, images, net)
-        return change_tokens(self._handle, request, since, until, target_rows)
+        return change_tokens(self._handle.current(), request, since, until, target_rows)
 
     def change_token(self, token: ChangeToken) -> Changes:
         """The changes of one share.  A reader that is behind the token's end refreshes first.
@@ -240,7 +249,7 @@ class TableReads(HandleOwner):
 
     # ---- what it is made of ----
 
-    def stats(self, by: str = "table") -> pa.Table:
+    def stats(self, by: StatsBy = "table") -> pa.Table:
         """Sizes and counts by "table", "tablet", "rowset" or "column".
 
         >>> stock.stats("tablet").column("memory_rows").to_pylist()

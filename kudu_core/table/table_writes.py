@@ -12,6 +12,7 @@ from kudu_core.table.write.batch import Batch
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
 
 if TYPE_CHECKING:
+    from kudu_core.table.calls.arguments import OnConflict, OnError, OnMissing, OnRepeat, Rows, Where
     from kudu_core.table.calls.result import WriteResult
     from kudu_core.table.write.door import TxnLike
 
@@ -22,33 +23,33 @@ class TableWrites(HandleOwner):
     @overload
     def insert(
         self,
-        data: Any,
+        data: Rows,
         *,
-        on_conflict: str = ...,
-        on_error: str = ...,
+        on_conflict: OnConflict = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[True] = ...,
     ) -> WriteResult: ...
     @overload
     def insert(
         self,
-        data: Any,
+        data: Rows,
         *,
-        on_conflict: str = ...,
-        on_error: str = ...,
+        on_conflict: OnConflict = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[False],
     ) -> WriteTicket: ...
     def insert(
         self,
-        data: Any,
+        data: Rows,
         *,
-        on_conflict: str = "error",
-        on_error: str = "raise",
+        on_conflict: OnConflict = "error",
+        on_error: OnError = "raise",
         txn: TxnLike | None = None,
-        on_repeat: str = "check",
+        on_repeat: OnRepeat = "check",
         wait: bool = True,
     ) -> WriteResult | WriteTicket:
         """Add rows with new keys.
@@ -92,30 +93,30 @@ class TableWrites(HandleOwner):
     @overload
     def upsert(
         self,
-        data: Any,
+        data: Rows,
         *,
-        on_error: str = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[True] = ...,
     ) -> WriteResult: ...
     @overload
     def upsert(
         self,
-        data: Any,
+        data: Rows,
         *,
-        on_error: str = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[False],
     ) -> WriteTicket: ...
     def upsert(
         self,
-        data: Any,
+        data: Rows,
         *,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
         txn: TxnLike | None = None,
-        on_repeat: str = "check",
+        on_repeat: OnRepeat = "check",
         wait: bool = True,
     ) -> WriteResult | WriteTicket:
         """Add rows, or change the given columns of those whose keys are there.
@@ -130,39 +131,39 @@ class TableWrites(HandleOwner):
     @overload
     def update(
         self,
-        data: Any = ...,
+        data: Rows | None = ...,
         *,
-        where: Any = ...,
+        where: Where | None = ...,
         set: Mapping[str, Any] | None = ...,
-        on_missing: str = ...,
-        on_error: str = ...,
+        on_missing: OnMissing = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[True] = ...,
     ) -> WriteResult: ...
     @overload
     def update(
         self,
-        data: Any = ...,
+        data: Rows | None = ...,
         *,
-        where: Any = ...,
+        where: Where | None = ...,
         set: Mapping[str, Any] | None = ...,
-        on_missing: str = ...,
-        on_error: str = ...,
+        on_missing: OnMissing = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[False],
     ) -> WriteTicket: ...
     def update(
         self,
-        data: Any = None,
+        data: Rows | None = None,
         *,
-        where: Any = None,
+        where: Where | None = None,
         set: Mapping[str, Any] | None = None,
-        on_missing: str = "error",
-        on_error: str = "raise",
+        on_missing: OnMissing = "error",
+        on_error: OnError = "raise",
         txn: TxnLike | None = None,
-        on_repeat: str = "check",
+        on_repeat: OnRepeat = "check",
         wait: bool = True,
     ) -> WriteResult | WriteTicket:
         """Change the given columns of rows by key, or of all rows that match ``where``.
@@ -181,11 +182,11 @@ class TableWrites(HandleOwner):
         self,
         keys: Any = ...,
         *,
-        where: Any = ...,
-        on_missing: str = ...,
-        on_error: str = ...,
+        where: Where | None = ...,
+        on_missing: OnMissing = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[True] = ...,
     ) -> WriteResult: ...
     @overload
@@ -193,22 +194,22 @@ class TableWrites(HandleOwner):
         self,
         keys: Any = ...,
         *,
-        where: Any = ...,
-        on_missing: str = ...,
-        on_error: str = ...,
+        where: Where | None = ...,
+        on_missing: OnMissing = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[False],
     ) -> WriteTicket: ...
     def delete(
         self,
         keys: Any = None,
         *,
-        where: Any = None,
-        on_missing: str = "error",
-        on_error: str = "raise",
+        where: Where | None = None,
+        on_missing: OnMissing = "error",
+        on_error: OnError = "raise",
         txn: TxnLike | None = None,
-        on_repeat: str = "check",
+        on_repeat: OnRepeat = "check",
         wait: bool = True,
     ) -> WriteResult | WriteTicket:
         """Remove rows by key, or all rows that match ``where``.
@@ -223,33 +224,33 @@ class TableWrites(HandleOwner):
     @overload
     def apply(
         self,
-        data: Any,
+        data: Rows,
         op_column: str = ...,
         *,
-        on_error: str = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[True] = ...,
     ) -> WriteResult: ...
     @overload
     def apply(
         self,
-        data: Any,
+        data: Rows,
         op_column: str = ...,
         *,
-        on_error: str = ...,
+        on_error: OnError = ...,
         txn: TxnLike | None = ...,
-        on_repeat: str = ...,
+        on_repeat: OnRepeat = ...,
         wait: Literal[False],
     ) -> WriteTicket: ...
     def apply(
         self,
-        data: Any,
+        data: Rows,
         op_column: str = "_op",
         *,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
         txn: TxnLike | None = None,
-        on_repeat: str = "check",
+        on_repeat: OnRepeat = "check",
         wait: bool = True,
     ) -> WriteResult | WriteTicket:
         """Mixed operations, in order: the column ``op_column`` names the operation of each row.
@@ -266,9 +267,9 @@ class TableWrites(HandleOwner):
     def batch(
         self,
         *,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
         txn: TxnLike | None = None,
-        on_repeat: str = "check",
+        on_repeat: OnRepeat = "check",
         wait: bool = True,
     ) -> Batch:
         """Many calls as one: ``with table.batch() as b: b.insert(...); b.delete(...)``.

@@ -23,19 +23,21 @@ from tests.fs.test_files import write
 # What only the machine's has ---------------------------------------------------------------------
 
 
-def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mask", "folder", "file"), [(0o022, 0o755, 0o644), (0o077, 0o700, 0o600)])
+def test_what_is_made_follows_the_umask(tmp_path: Path, mask: int, folder: int, file: int) -> None:
     fs = PosixFileSystem()
-    old = os.umask(0)
+    old = os.umask(mask)
     try:
         fs.mkdir(f"{tmp_path}/d")
         fs.create(f"{tmp_path}/d/a").close()
         fs.replace_file(f"{tmp_path}/d/b", b"x")
+        fs.link(f"{tmp_path}/d/a", f"{tmp_path}/d/c")
         fs.lease(f"{tmp_path}/d/LOCK").try_acquire()
     finally:
         os.umask(old)
-    assert stat.S_IMODE(os.stat(f"{tmp_path}/d").st_mode) == 0o700
-    for name in ("a", "b", "LOCK"):
-        assert stat.S_IMODE(os.stat(f"{tmp_path}/d/{name}").st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(f"{tmp_path}/d").st_mode) == folder
+    for name in ("a", "b", "c", "LOCK"):
+        assert stat.S_IMODE(os.stat(f"{tmp_path}/d/{name}").st_mode) == file
 
 
 def test_links_put_in_place_of_files_are_not_followed(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ LOOKED_INTO = {
     "alterations": ("_tablets",),
     "files of the system": ("_descriptor",),
     "repair": ("_judged", "_output", "_recent"),
-    "Spark: tables of a worker, writers of a stream": ("_clock", "_forget", "_job"),
+    "Spark: tables of a worker, writers of a stream": ("_forget", "_job"),
     "not of the package: named tuples, pyarrow, file systems of the tests": ("_call", "_read", "_replace"),
 }
 

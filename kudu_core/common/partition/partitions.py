@@ -71,7 +71,11 @@ class Partition:
 
 
 class PartitionSchema:
-    """How a table is partitioned.  Immutable."""
+    """How a table is partitioned.  Immutable.
+
+    >>> len(stock.partitions.partitions)
+    1
+    """
 
     def __init__(
         self,
@@ -176,6 +180,7 @@ class PartitionSchema:
         return (self.hashes, self.range_ids, mine) == (other.hashes, other.range_ids, theirs)
 
     def to_json(self) -> dict[str, Any]:
+        """As TABLE has it."""
         return {
             "hash": [
                 {"columns": list(h.column_ids), "buckets": h.buckets, "seed": h.seed} for h in self.hashes

@@ -66,9 +66,8 @@ class Clock:
         """Microseconds of UTC since 1970.  May jump, also backwards."""
         return time.time_ns() // 1000
 
-    def monotonic_s(self) -> float:
-        """Seconds since some fixed moment; never goes back.  For durations and deadlines."""
-        return time.monotonic()
+    monotonic_s = staticmethod(time.monotonic)
+    """Seconds since some fixed moment; never goes back.  For durations and deadlines."""
 
     def boottime_s(self) -> float:
         """As ``monotonic_s``, but it goes on while the machine sleeps."""

@@ -47,6 +47,11 @@ class NestedColumn:
         return layout_of(self.name, self.type, self.nullable)
 
     @property
+    def is_part(self) -> bool:
+        """Whether it is a field of another one."""
+        return "_part_of" in self.__dict__
+
+    @property
     def field(self) -> pa.Field:
         """As its user declared it."""
         return pa.field(

@@ -23,7 +23,8 @@ from kudu_core.errors import NotSupported
 from kudu_core.table.entry import open_table
 from kudu_core.table.opened.handle import handle_of
 from kudu_core.table.read.plan import ScanPlan, ScanRequest
-from kudu_core.table.read.tokens import ScanToken, check_target, columns_of_today, tokens_between
+from kudu_core.table.read.sent.sent_columns import columns_of_today
+from kudu_core.table.read.tokens import ScanToken, check_target, tokens_between
 
 if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema

@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed, InvalidArgument
 from kudu_core.objects.urls import is_url
@@ -24,12 +23,9 @@ from kudu_core.table.read.tokens import ScanToken
 from kudu_core.table.table import Table
 
 MAX_TABLES = 8
-_clock = Clock()
 _lock = mutex()
 """Guards ``_tables``; held while a table is opened, so that it is opened once."""
 _tables: dict[_CacheKey, Table] = {}
-_refreshed_s: dict[_CacheKey, float] = {}
-"""When each was opened, or refreshed for ``table``."""
 
 
 def table(
@@ -69,14 +65,12 @@ def table(
         if found is not None and handle_of(found).engine.table_file.is_replaced():
             found.close()
             found = None
-        now = _clock.monotonic_s()
         if found is None:
-            found = _opened(place, now)
-        elif (at is not None and at > found.timestamp) or (
-            refresh_s is not None and now - _refreshed_s[place] >= refresh_s
-        ):
+            found = _opened(place)
+        elif at is not None and at > found.timestamp:
             found.refresh()
-            _refreshed_s[place] = now
+        elif refresh_s is not None:
+            handle_of(found).refresh_older(refresh_s)
         _keep(place, found)
         return found
 
@@ -93,7 +87,7 @@ def handle_for(token: ScanToken | ChangeToken) -> Handle:
             found.close()
             found = None
         if found is None:
-            found = _opened(place, _clock.monotonic_s())
+            found = _opened(place)
         _keep(place, found)
         return handle_of(found)
 
@@ -107,7 +101,7 @@ def newest_handle(path: str, storage_options: Mapping[str, Any] | None = None) -
             found.close()
             found = None
         if found is None:
-            found = _opened(place, _clock.monotonic_s())
+            found = _opened(place)
         elif not handle_of(found).engine.is_newest():
             found.refresh()
         _keep(place, found)
@@ -134,13 +128,11 @@ class _CacheKey(NamedTuple):
         return _CacheKey(table_path(path), options)
 
 
-def _opened(place: _CacheKey, now_s: float) -> Table:
+def _opened(place: _CacheKey) -> Table:
     # Spark runs as many workers as there are cores: one thread each, but of a store, which is waited for.
     options = {} if is_url(place.path) else {"scan_threads": 1}
     known = None if place.options is None else json.loads(place.options)
-    found = open_table(place.path, options=options, storage_options=known)
-    _refreshed_s[place] = now_s
-    return found
+    return open_table(place.path, options=options, storage_options=known)
 
 
 def _taken(path: _CacheKey) -> Table | None:
@@ -165,7 +157,6 @@ def _forget() -> None:
     global _lock  # noqa: PLW0603
     _lock = mutex()
     _tables.clear()
-    _refreshed_s.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

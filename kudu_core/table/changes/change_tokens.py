@@ -13,14 +13,14 @@ from kudu_core.table.changes.changes import Changes, open_changes
 from kudu_core.table.changes.changes_plan import ChangesPlan, ChangesRequest, check_window, window, windows
 from kudu_core.table.changes.counts import told
 from kudu_core.table.changes.lineage import sharing_keys
-from kudu_core.table.read.tokens import (
-    check_target,
+from kudu_core.table.read.sent.sent_columns import (
     columns_of_today,
     expression_bytes,
     expression_from,
     seen_of,
     told_seen,
 )
+from kudu_core.table.read.tokens import check_target
 from kudu_core.tablet.store.tablet import Tablet
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ class ChangeToken:
 
     Both ends are fixed when the token is made, so every reader, and every retry, sees the same
     changes, as long as history reaches back to ``since``.
+
+    >>> [stock.change_token(token).to_table().num_rows for token in stock.change_tokens(None, net=True)]
+    [3]
     """
 
     table_path: str

@@ -80,6 +80,9 @@ class Changes(ArrowResult):
     """The changes of a table in ``(since, until]``.  Lazy, and the same at every iteration.
 
     Both ends stay readable while this object lives.
+
+    >>> stock.changes(key=1).to_table()["_op"].to_pylist()
+    ['insert']
     """
 
     def __init__(self, handle: Handle, plan: ChangesPlan, since: int, until: int, *, first: bool) -> None:
@@ -136,6 +139,10 @@ class Changes(ArrowResult):
 
         Only times are read.  A change of which two files tell, each of some columns, may count twice, and a
         key that was there before and after an overwrite does.
+
+        >>> since = stock.delete([1, 2]).timestamp - 1
+        >>> stock.changes(since).counts()[1].tolist()
+        [2]
         """
         return self._handle.again_where_lost(self._counts)
 

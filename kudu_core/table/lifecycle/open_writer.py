@@ -257,7 +257,7 @@ def _begin_epoch(
 def log_options(options: Options) -> LogOptions:
     """What a log is told of the options of its table."""
     return LogOptions(
-        durability=options.durability,  # type: ignore[arg-type]
+        durability=options.durability,
         group_interval_s=options.group_interval_s,
         file_grace_s=options.file_grace_s,
     )

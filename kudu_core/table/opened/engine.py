@@ -385,8 +385,8 @@ class Engine:
         them: the cache of pages has a lock, which a thread of the parent may have held.
         """
         self.refusal = (
-            f"{self.path} was opened before a fork; open it again in the child process, "
-            "or send a ScanToken instead of the table"
+            f"{self.path} was opened for writing before a fork; open it for reading in the child process, "
+            "or send the table there by pickle, which makes a reader of it"
         )
         self.closing.ended = True
         if self._log is not None:

@@ -5,26 +5,30 @@ opening to its end.  A reader's engine is a picture of one moment: ``refresh`` p
 
 A table whose handle nobody holds any more, or that is open when the interpreter ends, is closed cleanly.  A
 forked child closes its copies of log, lease and manifests without unlocking or writing (protocol P1).
+
+A handle travels as its ``Origin``: how the table was opened.  What arrives, by pickle, or with a fork of who
+reads, is a handle for reading that opens the table at its first use.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
+from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.cycles import forget_others
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker, forget_workers, is_worker
-from kudu_core.errors import ChangesLost, Closed, KuduError, ReadOnly, SnapshotTooOld, UnreplayedWarning
+from kudu_core.errors import ChangesLost, Closed, KuduError, ReadOnly, SnapshotTooOld
 from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.engine import Engine
+from kudu_core.table.opened.read_end import warn_of_unreplayed
+from kudu_core.table.opened.travel.origin import Unopened, replaced
 
 if TYPE_CHECKING:
-    from kudu_core.events import Event
-    from kudu_core.tablet.replay.replay_log import Unreplayed
+    from kudu_core.table.opened.travel.origin import Origin, Reopen
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -39,17 +43,35 @@ class Handle:
     Safe for any number of threads.  The table is closed when nobody holds its handle any more.
     """
 
+    engine: Engine
+    """The state of now; whether it was closed meanwhile is not asked."""
+
     def __init__(
-        self, engine: Engine, reopen: Callable[[], tuple[Engine, Event] | None] | None = None
+        self,
+        engine: Engine | None,
+        reopen: Reopen | None = None,
+        origin: Origin | None = None,
+        began_s: float = 0.0,
     ) -> None:
-        """``reopen``: opens the table's newest state for reading, and says what listeners are told of that;
-        its answer is None where nothing is new.  None: this process writes to the table."""
-        self.engine = engine
-        """The state of now; whether it was closed meanwhile is not asked."""
+        """``reopen`` of a reader.  ``engine`` None: what ``origin`` opens for reading at the first use;
+        ``origin`` None: the handle does not travel.  ``began_s``: when the look at the table began."""
+        if engine is None:
+            assert origin is not None
+            self.path, self.engine = origin.path, cast("Engine", Unopened(self.opened))
+        else:
+            self.path, self.engine = engine.path, engine
+            _open.add(engine)
+        self.writes = engine is not None and engine.writer
+        self.refresh_s = None if origin is None or self.writes else origin.refresh_s
+        """A read through a ``Table`` refreshes first what is older; None: whoever wants that calls it."""
+        self.now_s = Clock().monotonic_s if engine is None else engine.clock.monotonic_s
+        self.refreshed_s = began_s
+        """When the look began by which a reader has its state."""
         self._reopen = reopen
-        self._held = [engine]
+        self._origin = origin
+        self._held = [] if engine is None else [engine]
         """The state of now once more, for what closes it when nobody holds the handle."""
-        _open.add(engine)
+        _handles.add(self)
         self._watch = weakref.finalize(self, _close, self._held)
         self._refresh_mutex = mutex()
         self._exchange_mutex = mutex()
@@ -58,8 +80,9 @@ class Handle:
         """``close`` was called: no other state takes the place of the one that it closes."""
 
     @property
-    def path(self) -> str:
-        return self.engine.path
+    def is_unopened(self) -> bool:
+        """It has arrived here, and nothing was asked of it yet."""
+        return isinstance(self.engine, Unopened) and not self._is_closed
 
     def opened(self) -> Engine:
         """The state of now; ``Closed`` where there is none."""
@@ -69,7 +92,9 @@ class Handle:
                 engine.check_open()
             except Closed:
                 if engine is self.engine:
-                    raise
+                    if not isinstance(engine, Unopened):
+                        raise
+                    self._open_first()
                 engine = self.engine  # a refresh beside this call has put it there
             else:
                 return engine
@@ -187,15 +212,37 @@ class Handle:
 
         Warns of a record of the log that cannot be replayed, where it is met for the first time.
         """
+        self._refresh(0.0)
+
+    def current(self) -> Handle:
+        """This handle, for a read that begins: refreshed before, where it is to be (``refresh_s``)."""
+        if self.refresh_s is not None:
+            self.refresh_older(self.refresh_s)
+        return self
+
+    def refresh_older(self, seconds: float) -> None:
+        """Refresh a reader whose last look at the table began ``seconds`` ago, or more."""
+        if self.now_s() - self.refreshed_s >= seconds:
+            self._refresh(seconds)
+
+    def _refresh(self, seconds: float) -> None:
+        """Likewise, where nobody else has done so since."""
         self.opened()
         if self._reopen is None:
             return
         with self._refresh_mutex:  # two at once would leave one engine behind, or go back in time
             engine = self.opened()
+            began_s = self.now_s()
+            if began_s - self.refreshed_s < seconds:
+                return
             newest = self._reopen()
             if newest is None:
+                self.refreshed_s = began_s
                 return
             fresh, event = newest
+            if fresh.uuid != engine.uuid:
+                fresh.discard()
+                raise replaced(self.path)
             _open.add(fresh)
             floor = max(engine.pins.floor, fresh.oldest_ts)
             met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
@@ -207,12 +254,68 @@ class Handle:
                     fresh.pool, engine.pool = engine.pool, fresh.pool
                     fresh.pins = engine.pins
                     self.engine = self._held[0] = fresh
+                    self.refreshed_s = began_s
             if closed:
                 fresh.close()
                 raise Closed(f"{self.path} was closed")
             engine.retire()
         fresh.tell(event)  # a listener may read, refresh and close
         warn_of_unreplayed(met)
+
+    # ---- in another process ----
+
+    def _open_first(self) -> None:
+        """Open what has arrived here, unless another thread has."""
+        assert self._origin is not None
+        with self._refresh_mutex:
+            if not isinstance(self.engine, Unopened):
+                return
+            if self._is_closed:
+                raise Closed(f"{self.path} was closed")
+            began_s = self.now_s()
+            engine, event, reopen = self._origin.open()
+            _open.add(engine)
+            with self._exchange_mutex:
+                closed = self._is_closed
+                if not closed:
+                    self._held[:] = [engine]
+                    self.now_s = engine.clock.monotonic_s
+                    self._reopen, self.refreshed_s, self.engine = reopen, began_s, engine
+            if closed:
+                engine.close()
+                raise Closed(f"{self.path} was closed")
+        engine.tell(event)
+        warn_of_unreplayed(engine.unreplayed)
+
+    def __reduce__(self) -> Any:
+        """As a reader of the same table.  What a writer has written is durable before it has gone."""
+        if self._origin is None:
+            raise TypeError(f"this handle of {self.path} does not travel to another process")
+        origin = self._origin.sent()
+        if not isinstance(self.engine, Unopened):
+            engine = self.opened()
+            origin = origin.of(engine.uuid)
+            if engine.writer:
+                engine.log.wait_committed(engine.visible_ts)
+        return arrived, (origin,)
+
+    def moment_for_others(self, timestamp: int) -> int:
+        """A timestamp at which another process sees the rows that are here at ``timestamp``."""
+        if not self.writes:
+            return timestamp
+        log = self.opened().log
+        log.wait_committed(timestamp)
+        return min(timestamp, log.committed_ts)  # nothing lies, or will, between the two
+
+    def forked(self) -> None:
+        """In the child of a fork, whose only thread this is."""
+        self._refresh_mutex, self._exchange_mutex = mutex(), mutex()
+        if self._origin is None or self._reopen is None or self._is_closed:
+            return
+        with self._refresh_mutex:
+            self._origin = self._origin.of(self.engine.uuid)
+            self._held.clear()
+            self.engine, self._reopen = cast("Engine", Unopened(self.opened)), None
 
     # ---- the end ----
 
@@ -223,8 +326,9 @@ class Handle:
         """
         with self._exchange_mutex:
             self._is_closed = True
-            engine = self.engine
-        engine.close()
+            held = list(self._held)
+        for engine in held:
+            engine.close()
         self._watch.detach()  # last: after an interrupt the end of the handle or of Python closes it
 
     def leave_to_caller(self) -> None:
@@ -245,30 +349,27 @@ class HandleOwner:
         self._handle = handle
 
 
+def arrived(origin: Origin) -> Handle:
+    """What a handle is in the process to which it was sent: one for reading."""
+    return Handle(None, origin=origin)
+
+
 def handle_of(owner: HandleOwner) -> Handle:
     """The handle behind what a user holds, for the rooms above."""
     return owner._handle
 
 
-def warn_of_unreplayed(record: Unreplayed | None) -> None:
-    """Warn whoever has called the caller's caller, which are ours."""
-    if record is not None:
-        warnings.warn(
-            f"{record}. What is readable is the table as it was before it; kudu_core.repair can put the "
-            "record aside",
-            UnreplayedWarning,
-            stacklevel=4,
-        )
-
-
 # ---- nobody holds it any more, or another process does ----
 
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
+_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
 def _close(held: list[Engine]) -> None:
     """Close what nobody holds any more: the state that a handle had last, when the handle is collected or the
-    interpreter ends."""
+    interpreter ends.  There is none where nothing was asked of a handle that has arrived."""
+    if not held:
+        return
     (engine,) = held
     try:
         if is_worker():
@@ -289,9 +390,11 @@ def _after_fork_in_child() -> None:
     forget_others()
     for engine in list(_open):
         engine.abandon()
+    for handle in list(_handles):
+        handle.forked()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-__all__ = ["Handle", "HandleOwner", "handle_of", "warn_of_unreplayed"]
+__all__ = ["Handle", "HandleOwner", "arrived", "handle_of"]

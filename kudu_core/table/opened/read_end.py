@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kudu_core.errors import UnreplayedWarning
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import ReaderLock
@@ -34,4 +37,15 @@ class ReadEnd:
         self.stop_before(unreplayed.timestamp)
 
 
-__all__ = ["ReadEnd"]
+def warn_of_unreplayed(record: Unreplayed | None) -> None:
+    """Warn whoever has called the caller's caller, which are ours."""
+    if record is not None:
+        warnings.warn(
+            f"{record}. What is readable is the table as it was before it; kudu_core.repair can put the "
+            "record aside",
+            UnreplayedWarning,
+            stacklevel=4,
+        )
+
+
+__all__ = ["ReadEnd", "warn_of_unreplayed"]

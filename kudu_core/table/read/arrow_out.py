@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ def make_dataset(handle: Handle, at: Any) -> Dataset:
     """The table at a time as a ``pyarrow.dataset.Dataset``."""
     made: Dataset = import_module(DATASET_MODULE).TableDataset.of(handle, at)
     return made
+
+
+def first_of(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    """Its first rows, which hold on to no more memory than twice what they need."""
+    if 2 * rows >= batch.num_rows:
+        return batch.slice(0, rows)
+    return batch.take(pa.array(np.arange(rows)))
 
 
 class ArrowResult(ABC):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.run.clock import last_of_microsecond, time_of, timestamp_of
@@ -36,6 +36,10 @@ class PinnedMoment:
         """``Closed``: its history is no longer held."""
         if not self._pin.held:
             raise Closed(f"snapshot {self.timestamp} was closed")
+
+
+At: TypeAlias = SupportsIndex | datetime | PinnedMoment | None
+"""What ``at=`` may be, for type checkers: a timestamp, an aware datetime, a snapshot; None: now."""
 
 
 def snapshot_timestamp(engine: Engine, at: Any) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
@@ -35,10 +36,11 @@ from kudu_core.rowset.scan.scan import (
     to_batch,
     units,
 )
-from kudu_core.table.read.arrow_out import ArrowResult
+from kudu_core.table.read.arrow_out import ArrowResult, first_of
 from kudu_core.table.read.explain import Explained, explained
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, check_columns, planned_tablets
+from kudu_core.table.read.sent.sent_scan import SentScan
 from kudu_core.table.read.short_scan import few_rows, wants_few
 
 if TYPE_CHECKING:
@@ -86,7 +88,8 @@ class Scan(ArrowResult):
     scan lives.  A reader holds nothing in the writer: an iteration that has begun goes on to its end, but
     after a ``refresh``, also its own where the writer has replaced files, the next one may find that the
     history is gone: ``SnapshotTooOld``.
-    Speaks Arrow's C stream protocol: DuckDB, Polars, pandas and pyarrow take it as it is.
+    Speaks Arrow's C stream protocol: DuckDB, Polars, pandas and pyarrow take it as it is.  Travels by pickle,
+    as a ``Snapshot`` does; whole, where ``Table.scan_tokens`` shares it out.
 
     >>> [batch.num_rows for batch in stock.scan(batch_rows=2)]
     [2, 1]
@@ -119,11 +122,8 @@ class Scan(ArrowResult):
         return self._snapshot
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "a Scan does not travel to another process: send table.scan_tokens(...), or, in a function for "
-            f"Spark, write kudu_core.spark.table({self._handle.path!r}, at={self._snapshot})"
-            f".scan(..., at={self._snapshot})"
-        )
+        moment = self._handle.moment_for_others(self._snapshot)
+        return ArrivedScan, (self._handle, SentScan.of(self._plan), moment)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         size = self._plan.batch_rows
@@ -158,7 +158,7 @@ class Scan(ArrowResult):
             if left is None:
                 yield batch
             else:
-                yield _first_of(batch, left)
+                yield first_of(batch, left)
                 left -= min(left, batch.num_rows)
                 if left == 0:
                     return
@@ -356,11 +356,15 @@ class Scan(ArrowResult):
             yield from pool.map(run, chain(few, left))
 
 
-def _first_of(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
-    """Its first rows, which hold on to no more memory than twice what they need."""
-    if 2 * rows >= batch.num_rows:
-        return batch.slice(0, rows)
-    return batch.take(pa.array(np.arange(rows)))
+class ArrivedScan(Scan):
+    """A scan in the process to which it was sent; it is planned when it is first read."""
+
+    def __init__(self, handle: Handle, sent: SentScan, snapshot: int) -> None:
+        self._handle, self._sent, self._snapshot, self._made_spec = handle, sent, snapshot, None
+
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        return self._handle.steady(lambda engine: self._sent.planned(engine.schema))
 
 
 def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | None:

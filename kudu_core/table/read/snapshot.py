@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.table.opened.pins import Pins
 from kudu_core.table.read import points
 from kudu_core.table.read.moment import PinnedMoment, snapshot_timestamp
 from kudu_core.table.read.plan import ScanRequest
@@ -34,6 +35,9 @@ class Snapshot(PinnedMoment):
     A reader holds nothing in the writer: once it was refreshed, by itself too where the writer has replaced
     files, the history may be gone, and reading raises ``SnapshotTooOld``.
     May be shared between threads and used any number of times.
+
+    Travels by pickle, as its ``Table`` does, and reads the same state there.  It holds no history from there:
+    where it is of a writer, keep the one here for as long.
 
     >>> with stock.snapshot() as now:
     ...     now.scan().count(), now.get(1, ["name"])
@@ -81,9 +85,10 @@ class Snapshot(PinnedMoment):
         return f"Snapshot({self.timestamp})"
 
     def __reduce__(self) -> Any:
-        at = self.timestamp
-        raise TypeError(
-            f"a Snapshot does not travel to another process: send its timestamp, {at}, or scan tokens, "
-            "and in a function for Spark write "
-            f"kudu_core.spark.table({self._handle.path!r}, at={at}).scan(..., at={at})"
-        )
+        self._check()
+        return arrived_snapshot, (self._handle, self._handle.moment_for_others(self.timestamp))
+
+
+def arrived_snapshot(handle: Handle, timestamp: int) -> Snapshot:
+    """A snapshot in the process to which it was sent, where it holds nothing."""
+    return Snapshot(handle, timestamp, Pins(timestamp).pin(timestamp))

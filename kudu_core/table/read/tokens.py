@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from kudu_core.common.rows.shown import Seen
 from kudu_core.common.schema.nested_columns import NestedColumn
-from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import compile_where
-from kudu_core.errors import InvalidArgument, SchemaMismatch, SnapshotTooOld
+from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.scan.row_ranges import Pruning
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, prune_tablets
 from kudu_core.table.read.scan import Scan
+from kudu_core.table.read.sent.sent_columns import (
+    columns_of_today,
+    expression_bytes,
+    expression_from,
+    seen_of,
+    told_seen,
+)
 from kudu_core.table.read.shares import shares
 
 if TYPE_CHECKING:
@@ -194,17 +197,6 @@ def position_after(
     return None
 
 
-def expression_bytes(expression: Any) -> bytes:
-    """A predicate as pyarrow serialises it when pickled."""
-    return bytes(expression.__reduce__()[1][0])
-
-
-def expression_from(data: bytes) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.Expression._deserialize(pa.py_buffer(data))
-
-
 def check_target(target_rows: object) -> None:
     if isinstance(target_rows, bool) or not isinstance(target_rows, int) or target_rows < 1:
         raise InvalidArgument(f"target_rows is a whole number from 1, not {target_rows!r}")
@@ -213,50 +205,6 @@ def check_target(target_rows: object) -> None:
 def check_token(token: object) -> None:
     if not isinstance(token, ScanToken):
         raise InvalidArgument(f"scan_token takes what scan_tokens made, not {token!r}")
-
-
-class ColumnsOfToken(Protocol):
-    """The columns that a token names: what it shows, and what its predicate reads, by name and id."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def column_ids(self) -> tuple[int, ...]: ...
-    @property
-    def where_columns(self) -> tuple[tuple[str, int], ...]: ...
-
-
-def columns_of_today(
-    schema: Schema, token: ColumnsOfToken, *, every: bool = False
-) -> tuple[Schema, tuple[StoredColumn, ...]]:
-    """(A schema of the columns that a token needs, under the names of its time; those that it shows.)
-
-    ``every``: of all columns; those that the token does not name have no name that it could.
-    """
-    others = schema.value_columns if every else ()
-    columns = {c.id: c for c in schema.key_columns} | {c.id: replace(c, name=f"\0{c.id}") for c in others}
-    for name, column_id in (*zip(token.columns, token.column_ids, strict=True), *token.where_columns):
-        column = schema.by_id.get(column_id)
-        if column is None:
-            raise SchemaMismatch(f"column {name!r} of the token was dropped; plan the scan again")
-        columns[column_id] = replace(column, name=name)
-    planned = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
-    return planned, tuple(columns[i] for i in token.column_ids)
-
-
-def told_seen(seen: Sequence[Seen] | None) -> tuple[int | NestedColumn, ...] | None:
-    """What a token says of the columns that users see."""
-    if seen is None or not any(isinstance(one, NestedColumn) for one in seen):
-        return None
-    return tuple(one if isinstance(one, NestedColumn) else one.id for one in seen)
-
-
-def seen_of(
-    columns: Sequence[StoredColumn], told: Sequence[int | NestedColumn] | None
-) -> Sequence[Seen] | None:
-    """The inverse, of the columns that a token reads."""
-    by_id = {column.id: column for column in columns}
-    return None if told is None else [by_id[one] if isinstance(one, int) else one for one in told]
 
 
 def plan_of(engine: Engine, token: ScanToken) -> ScanPlan:

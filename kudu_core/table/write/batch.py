@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
-from kudu_core.errors import Closed, NotSupported
+from kudu_core.errors import Closed, InvalidArgument, NotSupported
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
@@ -15,6 +15,7 @@ from kudu_core.table.write.door import write_calls
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
 
 if TYPE_CHECKING:
+    from kudu_core.table.calls.arguments import OnConflict, OnMissing, Rows
     from kudu_core.table.calls.call import Call
     from kudu_core.table.opened.handle import Handle
     from kudu_core.table.write.door import TxnLike
@@ -39,30 +40,56 @@ class Batch:
         self._calls: list[Call] = []
         self._done = False
         self._wait = wait
-        self.result: WriteResult | None = None
-        """Sums over all calls, set at exit; with ``wait=False`` None: ask the ticket."""
-        self.ticket: WriteTicket | None = None
-        """With ``wait=False``, set at exit."""
+        self._result: WriteResult | None = None
+        self._ticket: WriteTicket | None = None
 
-    def insert(self, data: Any, *, on_conflict: str = "error") -> None:
+    @property
+    def result(self) -> WriteResult:
+        """Sums over all calls, from the end of the block on.
+
+        Raises
+        ------
+        InvalidArgument
+            The block has not ended, or by an exception; or with ``wait=False``: ask the ticket.
+        """
+        if self._result is None:
+            raise InvalidArgument(f"the batch has no result: {self._said(waited=False)}")
+        return self._result
+
+    @property
+    def ticket(self) -> WriteTicket:
+        """With ``wait=False``, from the end of the block on; ``InvalidArgument`` as of ``result``."""
+        if self._ticket is None:
+            raise InvalidArgument(f"the batch has no ticket: {self._said(waited=True)}")
+        return self._ticket
+
+    def _said(self, *, waited: bool) -> str:
+        """Why there is no answer of one kind.  ``waited``: of the kind that is for ``wait=False``."""
+        if not self._done:
+            return "it is applied at the end of its block"
+        if self._result is None and self._ticket is None:
+            return "its block ended with an error, and nothing was applied"
+        return "ask for its result" if waited else "with wait=False ask its ticket"
+
+    def insert(self, data: Rows, *, on_conflict: OnConflict = "error") -> None:
         self._add(with_policy("on_conflict", on_conflict, "insert"), data)
 
-    def upsert(self, data: Any) -> None:
+    def upsert(self, data: Rows) -> None:
         self._add("upsert", data)
 
     def update(
-        self, data: Any = None, *, on_missing: str = "error", where: Any = None, set: Any = None
+        self, data: Rows | None = None, *, on_missing: OnMissing = "error", where: Any = None, set: Any = None
     ) -> None:
         if where is not None or set is not None:
             raise NotSupported("where= inside a batch: call table.update(where=..., set=...) by itself")
         self._add(with_policy("on_missing", on_missing, "update"), data)
 
-    def delete(self, keys: Any = None, *, on_missing: str = "error", where: Any = None) -> None:
+    def delete(self, keys: Any = None, *, on_missing: OnMissing = "error", where: Any = None) -> None:
         if where is not None:
             raise NotSupported("where= inside a batch: call table.delete(where=...) by itself")
         self._add(with_policy("on_missing", on_missing, "delete"), keys)
 
-    def apply(self, data: Any, op_column: str = "_op") -> None:
+    def apply(self, data: Rows, op_column: str = "_op") -> None:
         self._check()
         calls = apply_calls(self._handle.for_writing().schema, data, op_column)
         self._calls += map(_kept, calls)
@@ -87,9 +114,9 @@ class Batch:
         engine = self._handle.for_writing()
         done = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn, wait=self._wait)
         if self._wait:
-            self.result = done
+            self._result = done
         else:
-            self.ticket = ticket_of(engine, done)
+            self._ticket = ticket_of(engine, done)
 
 
 def _kept(call: Call) -> Call:

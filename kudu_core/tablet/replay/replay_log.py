@@ -38,7 +38,11 @@ class RecordSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unreplayed:
-    """A record of the log that cannot be replayed, though its checksum is good."""
+    """A record of the log that cannot be replayed, though its checksum is good.
+
+    >>> stock.unreplayed is None
+    True
+    """
 
     path: str
     """Of the segment."""

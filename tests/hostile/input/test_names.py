@@ -283,8 +283,9 @@ def test_links_are_not_followed(make: Make, tmp_path: Path, path: Path) -> None:
         file.write_bytes(content)
 
 
-def test_only_the_owner_has_rights(make: Make, path: Path) -> None:
-    old = os.umask(0)
+def test_who_is_kept_out_by_the_umask_has_no_rights(make: Make, path: Path) -> None:
+    """Nothing is made with more rights than the umask leaves, nor given more after."""
+    old = os.umask(0o077)
     try:
         table = make(ingest_threshold_rows=5)
         table.insert({"k": list(range(10))})

@@ -20,6 +20,8 @@ import kudu_core as kc
 
 MOST_LINES = 6
 """Of an example, with what it prints."""
+WALKS = ("PartitionSchema.", "Unreplayed.")
+"""Results whose methods the walks call; users read what they say."""
 PARSER = doctest.DocTestParser()
 
 
@@ -36,7 +38,8 @@ def public() -> Iterator[tuple[str, Any]]:
         for method in dir(thing) if inspect.isclass(thing) else ():
             value = inspect.getattr_static(thing, method)
             if isinstance(value, staticmethod) or inspect.isfunction(value):
-                if not method.startswith("_") and getattr(thing, method).__doc__:
+                of_walks = f"{name}.".startswith(WALKS)
+                if not method.startswith("_") and not of_walks and getattr(thing, method).__doc__:
                     yield f"{name}.{method}", getattr(thing, method)
 
 

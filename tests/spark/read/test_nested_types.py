@@ -51,8 +51,9 @@ def path(tmp_path: Path) -> str:
 def test_rows_come_and_go(spark: SparkSession, path: str, tmp_path: Path) -> None:
     frame = ks.scan(spark, path)
     assert {f.name: f.dataType.simpleString() for f in frame.schema.fields} == {
-        "k": "bigint", "a": "struct<n:int,tags:array<string>>", "m": "map<string,double>", "v": "array<float>",
-        "moment": "timestamp", "lasts": "interval day to second", "u": "binary", "d": "string", "h": "float",
+        "k": "bigint", "a": "struct<n:int,tags:array<string>>", "m": "map<string,double>",
+        "v": "array<float>", "moment": "timestamp", "lasts": "interval day to second",
+        "u": "binary", "d": "string", "h": "float",
     }  # fmt: skip
     rows = {row["k"]: row for row in frame.collect()}
     assert rows[1]["a"].asDict() == {"n": 5, "tags": ["x", None]}

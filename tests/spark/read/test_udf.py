@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from pickle import PicklingError
 from typing import Any
 
 import pandas as pd
@@ -17,6 +16,7 @@ from pyspark.sql import functions as F
 
 import kudu_core as kc
 from kudu_core import spark as ks
+from kudu_core.common.run.clock import Clock
 from kudu_core.engines.spark import cache
 
 
@@ -55,17 +55,21 @@ def test_a_dimension_is_looked_up_by_key(spark: SparkSession, path: str) -> None
         assert {row.customer: row.name for row in rows} == wanted
 
 
-def test_a_captured_table_fails_at_once_with_the_line_to_write(spark: SparkSession, path: str) -> None:
-    with kc.open_table(path) as table:
+@pytest.mark.parametrize("mode", ["r", "rw"])
+def test_a_captured_table_opens_itself_in_the_tasks(spark: SparkSession, path: str, mode: str) -> None:
+    with kc.open_table(path, mode) as table, table.snapshot() as before:
+        if mode == "rw":
+            table.upsert({"id": [0], "name": ["new"]})
 
         def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                table.get_many(batch.column(0))
-                yield batch
+                names = [rows.get_many(batch.column(0))["name"].combine_chunks() for rows in (table, before)]
+                yield pa.RecordBatch.from_arrays([batch.column(0), *names], ["id", "now", "before"])
 
-        with pytest.raises(PicklingError) as told:
-            spark.range(5).mapInArrow(look_up, "id bigint").collect()
-        assert f"kudu_core.spark.table({path!r})" in str(told.value)
+        rows = spark.range(0, 6, 1, 2).mapInArrow(look_up, "id bigint, now string, before string").collect()
+        names = {0: "c0", 1: None, 2: "c2", 3: None, 4: "c4", 5: None}
+        assert {row.id: row.before for row in rows} == names
+        assert {row.id: row.now for row in rows} == names | ({0: "new"} if mode == "rw" else {})
 
 
 def test_a_process_has_one_table_of_a_path(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +85,15 @@ def test_a_process_has_one_table_of_a_path(path: str, monkeypatch: pytest.Monkey
         writer.upsert({"id": [1], "name": ["new"]})
     assert ks.table(path).get(1) is None, "the state that the process has opened"
     assert ks.table(path, refresh_s=0).get(1) == {"id": 1, "name": "new"}
-    clock = iter([100.0, 104.0, 111.0])
-    monkeypatch.setattr(cache._clock, "monotonic_s", lambda: next(clock))
+    clock = [100.0]
+    monkeypatch.setattr(Clock, "monotonic_s", lambda _: clock[0])
     cache._forget()
     ks.table(path)
     with kc.open_table(path, "rw") as writer:
         writer.delete([1])
+    clock[0] = 109.0
     assert ks.table(path, refresh_s=10).get(1) is not None
+    clock[0] = 111.0
     assert ks.table(path, refresh_s=10).get(1) is None
     cache._forget()
 

@@ -52,7 +52,19 @@ def test_nothing_is_applied_when_rows_are_refused(any_table: kc.Table) -> None:
         batch.delete({"k": [77]})
     assert any_table.scan().to_pylist() == before
     assert any_table.timestamp == ts
-    assert batch.result is None
+    with pytest.raises(kc.InvalidArgument, match="no result: its block ended with an error"):
+        _ = batch.result
+
+
+def test_a_batch_has_its_result_from_the_end_of_the_block_on(any_table: kc.Table) -> None:
+    with any_table.batch() as batch:
+        batch.insert({"k": [500]})
+        for ask in (lambda: batch.result, lambda: batch.ticket):
+            with pytest.raises(kc.InvalidArgument, match="it is applied at the end of its block"):
+                ask()
+    assert batch.result.inserted == 1
+    with pytest.raises(kc.InvalidArgument, match="no ticket: ask for its result"):
+        _ = batch.ticket
 
 
 def test_an_exception_in_the_block_applies_nothing(any_table: kc.Table) -> None:

@@ -1,0 +1,1 @@
+"""What tests send to other processes."""
