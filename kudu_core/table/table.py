@@ -1,7 +1,7 @@
 """``Table``: what users hold.  Each method checks its arguments and hands over to a walk.
 
-Its reading methods are in ``table_reads.py``, its writes in ``table_writes.py``; ``entry.py`` makes and opens
-tables.
+Its reading methods are in ``table_reads.py``, its writes in ``table_writes.py``, what every container has in
+``table_manners.py``; ``entry.py`` makes and opens tables.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
+from kudu_core.table.table_manners import TableManners
 from kudu_core.table.table_reads import TableReads
 from kudu_core.table.table_writes import TableWrites
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.replay.replay_log import Unreplayed
 
 
-class Table(TableWrites, TableReads):
+class Table(TableWrites, TableReads, TableManners):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
     Does not travel: it refuses to be pickled, and in the child of a fork what reads or writes rows raises

@@ -155,7 +155,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"report", "changes", "ingest"},
         {"write"},
         {"backup"},
-        {"table_reads", "table_writes"},
+        {"table_reads", "table_writes", "table_manners"},
         {"table"},
         {"entry"},
         {"jobs", "repair"},

@@ -11,7 +11,6 @@ Of all of them only what they can do is looked at, so that none of the packages 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,7 +93,7 @@ def gives_rows(data: Any) -> bool:
 
 def is_path(data: Any) -> bool:
     """Whether somebody may mean the file of that name."""
-    return isinstance(data, str | os.PathLike)
+    return isinstance(data, str) or hasattr(type(data), "__fspath__")
 
 
 __all__ = ["collected", "gives_rows", "is_lazy_frame", "is_path", "reader_of"]
