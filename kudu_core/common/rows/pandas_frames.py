@@ -6,12 +6,12 @@ it says nothing of the type of its values, and comes out as a column of NULLs, w
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.schema.given_schema import is_of_pandas, with_named_levels
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.foreign import check_chunks, check_text, place
 from kudu_core.errors import InvalidArgument
@@ -28,27 +28,12 @@ NO_COLUMN = (
 
 def is_pandas_frame(data: Any) -> bool:
     """Without importing pandas: a frame exists only where it is imported, which another thread may be at."""
-    return _is_of_pandas(data, "DataFrame")
+    return is_of_pandas(data, "DataFrame")
 
 
 def is_pandas_series(data: Any) -> bool:
     """As ``is_pandas_frame``, of one column."""
-    return _is_of_pandas(data, "Series")
-
-
-def _is_of_pandas(data: Any, kind: str) -> bool:
-    known: type | None = getattr(sys.modules.get("pandas"), kind, None)
-    return known is not None and isinstance(data, known)
-
-
-def with_named_levels(frame: Any) -> Any:
-    """The frame with the levels of its index that bear names as columns before the others, and without those
-    that bear none."""
-    named = [name for name in frame.index.names if isinstance(name, str) and name not in frame.columns]
-    if not named:
-        return frame
-    unnamed = [i for i, name in enumerate(frame.index.names) if name not in named]
-    return (frame.reset_index(level=unnamed, drop=True) if unnamed else frame).reset_index()
+    return is_of_pandas(data, "Series")
 
 
 def of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
@@ -101,4 +86,4 @@ def of_floats(given: pa.Array | pa.ChunkedArray, column: StoredColumn) -> pa.Arr
         raise InvalidArgument(f"column {column.name!r} is {column.type}: {error}") from None
 
 
-__all__ = ["NO_COLUMN", "is_pandas_frame", "is_pandas_series", "of_pandas", "of_series", "with_named_levels"]
+__all__ = ["NO_COLUMN", "is_pandas_frame", "is_pandas_series", "of_pandas", "of_series"]
