@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from tests.support.inside import picture_of
 from tests.support.tables import Make
 
 COLUMNS = [kc.Column("k", "int64"), kc.Column("<b>", "string", default="<script>")]
@@ -141,7 +142,7 @@ def test_pictures_of_ranges(make: Make) -> None:
 def test_pictures_for_notebooks_are_escaped_and_small(table: kc.Table) -> None:
     long = table.scan(where=[("k", "in", list(range(5000)))])
     result = table.upsert([{"k": 1}])
-    shown = [table._repr_html_(), long._repr_html_(), long.explain()._repr_html_(), result._repr_html_()]
+    shown = [picture_of(table), picture_of(long), picture_of(long.explain()), picture_of(result)]
     for html in shown:
         assert html.startswith("<p><b>") and html.endswith("</table>")
         assert len(html) < 2500 and "<b>k" not in html and "<script>" not in html
@@ -150,14 +151,14 @@ def test_pictures_for_notebooks_are_escaped_and_small(table: kc.Table) -> None:
     assert "<td>columns</td><td>k, &lt;b&gt;</td>" in shown[1]
     assert "<td>rowsets</td><td>3 of 3 read</td>" in shown[2]
     assert "<tr><td>0</td><td>1</td><td>0</td><td>0</td><td>0</td></tr>" in shown[3]
-    assert "Changes" in table.changes(since=0)._repr_html_()
+    assert "Changes" in picture_of(table.changes(since=0))
 
 
 def test_pictures_read_no_rows_and_outlive_the_handle(table: kc.Table) -> None:
     scan = table.scan()
     table.close()
     for thing in (table, scan):
-        assert table.path in repr(thing) and table.path in thing._repr_html_()
+        assert table.path in repr(thing) and table.path in picture_of(thing)
     for read in (len, lambda t: 5 in t, lambda t: t.head(), pa.table):
         with pytest.raises(kc.Closed):
             read(table)  # type: ignore[operator]
@@ -165,5 +166,5 @@ def test_pictures_read_no_rows_and_outlive_the_handle(table: kc.Table) -> None:
 
 def test_a_wide_table_has_a_small_picture(make: Make) -> None:
     wide = make([kc.Column(f"c{n}", "int64") for n in range(300)], ["c0"])
-    html = wide._repr_html_()
+    html = picture_of(wide)
     assert html.count("<tr>") == 102 and "<td>c99</td>" in html and "c100" not in html
