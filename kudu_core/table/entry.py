@@ -15,10 +15,8 @@ from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.table import Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
 
     from kudu_core.common.partition.declared import HashPartition, RangePartition
-    from kudu_core.common.schema.declare import Column
     from kudu_core.events import EventListener
     from kudu_core.fs.api import FileSystem
     from kudu_core.objects.api import Requests
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 def create_table(
     path: str | os.PathLike[str],
-    schema: pa.Schema | Sequence[Column | pa.Field],
+    schema: Any,
     primary_key: str | Sequence[str],
     *,
     partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] = (),
@@ -47,7 +45,9 @@ def create_table(
     Parameters
     ----------
     schema
-        An Arrow schema, or a list of ``Column`` (for defaults, encodings and comments).
+        An Arrow schema, a list of ``Column`` (for defaults, encodings and comments) or of (name, type), a
+        dict of names and types, or whatever has a schema: a frame of pandas or Polars, a table, reader or
+        dataset of Arrow.  Only the schema of that is used: its rows are not written.
     primary_key
         Names of the key columns, in key order.  They become NOT NULL.
     partition_by

@@ -1,7 +1,7 @@
 """``Table``: what users hold.  Each method checks its arguments and hands over to a walk.
 
-Its reading methods are in ``table_reads.py``, its writes in ``table_writes.py``; ``entry.py`` makes and opens
-tables.
+Its reading methods are in ``table_reads.py``, its writes in ``table_writes.py``, what every container has in
+``table_manners.py``; ``entry.py`` makes and opens tables.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
 from kudu_core.table.table_engines import TableEngines
+from kudu_core.table.table_manners import TableManners
 from kudu_core.table.table_reads import TableReads
 from kudu_core.table.table_writes import TableWrites
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.replay.replay_log import Unreplayed
 
 
-class Table(TableWrites, TableReads, TableEngines):
+class Table(TableWrites, TableReads, TableEngines, TableManners):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
     Travels to other processes by pickle, as a reader that opens the table there at its first use and reads

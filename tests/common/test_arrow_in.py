@@ -15,8 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kudu_core.common.rows.arrow_in import batches, is_pandas_frame
+from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import Conformed, conform
+from kudu_core.common.rows.pandas_frames import is_pandas_frame
 from kudu_core.common.schema.declare import Column, declare
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 

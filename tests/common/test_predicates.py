@@ -203,7 +203,7 @@ MORE_LISTS: list[Any] = [
     [("u", "in", [2**64 - 1, 1])],
     [[("i", "=", 1)], [("i", "in", [2, 3])], [("i", "==", 4)]],
     [("d", ">", dt.date(2024, 1, 1)), ("t", "<=", dt.datetime(2024, 1, 1, tzinfo=dt.UTC))],
-    [("y", ">=", b"a"), ("g", "<", 0.1), ("f", "=", None)],
+    [("y", ">=", b"a"), ("g", "<", 0.1), ("f", "=", 1)],
     ("i", ">", 2.5),
 ]
 
@@ -217,6 +217,16 @@ def test_filter_lists_become_the_tree_of_their_expression(where: Any) -> None:
     assert (found.terms, found.columns) == (spelled.terms, spelled.columns)
     assert found.conditions == spelled.conditions
     assert str(found.rest) == str(spelled.rest)
+
+
+@pytest.mark.parametrize("op", ["=", "==", "!=", "<", ">="])
+@pytest.mark.parametrize("null", [None, pa.scalar(None), pa.scalar(None, pa.string())], ids=repr)
+def test_comparisons_with_null_say_how_null_is_asked_for(op: str, null: Any) -> None:
+    nots, written = ("not ", "~pc") if op == "!=" else ("", "pc")
+    told = rf"""'s': .*{op} None, is .*; "is {nots}null" is written {written}\.field\('s'\)\.is_null"""
+    with pytest.raises(InvalidArgument, match=told):
+        compile_where([("i", ">", 0), ("s", op, null)], SCHEMA)
+    assert compile_where(pc.field("s").is_null() & (pc.field("i") > 0), SCHEMA) is not None
 
 
 def test_values_of_filter_lists_take_the_columns_type() -> None:

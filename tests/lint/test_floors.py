@@ -157,7 +157,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"report", "changes", "ingest"},
         {"write"},
         {"backup"},
-        {"table_reads", "table_writes", "table_engines"},
+        {"table_reads", "table_writes", "table_engines", "table_manners"},
         {"table"},
         {"entry"},
         {"jobs", "repair"},

@@ -32,7 +32,7 @@ READING: dict[str, dict[str, str]] = {
     },
     "run_end_decode": {"common/types/casts.py": "after check_bytes"},
     "combine_chunks": {
-        "common/rows/arrow_in.py": "of what pa.array has made of Python's values",
+        "common/rows/python_columns.py": "of what pa.array has made of Python's values",
         "common/where/filter_lists.py": "after check_chunks",
         "table/backup/backup_file.py": "after validate(full=True)",
         "table/write/where.py": "of what pyarrow has computed",

@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 # ---- what an open table consists of ----
 
 
+def picture_of(thing: Any) -> str:
+    """What a notebook shows of it, as HTML."""
+    html: str = thing._repr_html_()
+    return html
+
+
 def engine_of(table: kc.Table) -> Engine:
     """What stands behind an open table, until it is closed or refreshed."""
     return handle_of(table).engine

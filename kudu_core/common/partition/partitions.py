@@ -349,6 +349,17 @@ class PartitionSchema:
             parts.append(f"range({self._names(self.range_ids)}) = {self._show(partition.range)}{gone}")
         return ", ".join(parts) or "all rows"
 
+    @property
+    def told(self) -> str:
+        """Such as ``hash(host) into 8, range(day) of 3``."""
+        parts = [f"hash({self._names(h.column_ids)}) into {h.buckets}" for h in self.hashes]
+        if self.range_ids:
+            parts.append(f"range({self._names(self.range_ids)}) of {sum(not r.dropped for r in self.ranges)}")
+        return ", ".join(parts) or "one partition"
+
+    def __repr__(self) -> str:
+        return f"<PartitionSchema {self.told}>"
+
     def bounds(self, partition: Partition) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
         """A partition's range as exact Python values of the range columns; None = open."""
         if partition.range is None or self._range_codec is None:

@@ -5,13 +5,14 @@ Everything that no table can have is refused here with an ``InvalidArgument`` th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from kudu_core.common.schema.column_names import checked_name, first_repeated, listed_names
+from kudu_core.common.schema.given_schema import given_schema
 from kudu_core.common.schema.nested_columns import NestedColumn, missing_cell
 from kudu_core.common.schema.schema import (
     COMPRESSIONS,
@@ -64,9 +65,10 @@ class Column:
     comment: str = ""
 
 
-def declare(schema: pa.Schema | Sequence[Column | pa.Field], primary_key: str | Sequence[str]) -> Schema:
+def declare(schema: Any, primary_key: str | Sequence[str]) -> Schema:
     """Check what ``create_table`` was given and make version 1 of the schema.
 
+    ``schema``: of whatever has one (``given_schema.py``).
     Key columns become NOT NULL and may stand anywhere.  Every ``InvalidArgument`` names the column.
     """
     columns = [declared_column(declared) for declared in _declared(schema)]
@@ -132,13 +134,7 @@ def check_stored_names(columns: Sequence[StoredColumn]) -> None:
 
 
 def _declared(schema: Any) -> list[Any]:
-    if isinstance(schema, pa.Schema):
-        return list(schema)
-    if not isinstance(schema, pa.DataType) and hasattr(schema, "__arrow_c_schema__"):
-        return list(pa.schema(schema))
-    if isinstance(schema, str | bytes | Mapping) or not isinstance(schema, Iterable):
-        raise InvalidArgument(f"a schema is a pa.Schema or a list of Columns, not {schema!r}")
-    return list(schema)
+    return [Column(*given) if isinstance(given, tuple) else given for given in given_schema(schema)]
 
 
 def declared_column(declared: Any) -> Column:

@@ -86,6 +86,13 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> Node:
         listed = _typed(_listed(value, column.type, name), column.type, name)
         found = expressions.is_in(reference, listed)
         return FunctionCall("invert", (found,), None) if op == "not in" else found
+    if value is None or (isinstance(value, pa.Scalar) and not value.is_valid):
+        nots = "~" if op == "!=" else ""
+        raise InvalidArgument(
+            f"filter on {name!r}: a comparison with NULL, {op} None, is true of no row; "
+            f'"is {"not " if nots else ""}null" is written {nots}pc.field({name!r}).is_null(), as where= or '
+            "among others with &"
+        )
     check_text(value, f"filter on {name!r}")
     literal = _literal(value, column.type)
     if literal is None:

@@ -37,6 +37,9 @@ class Call:
     """A NULL says nothing of its column, as if it were not given for that row.  With ``unique`` only."""
     continues: bool = False
     """The rows follow those of the ``Call`` before as rows of the same call."""
+    numbers: np.ndarray | None = None
+    """(n,) int64: the number of each row in its call, where the rows do not lie in the order in which they
+    were given; None: they follow those of the ``Call`` before."""
 
     @property
     def rows(self) -> int:
@@ -46,7 +49,8 @@ class Call:
         """Some of the rows, (n,) int64."""
         ops = self.ops if isinstance(self.ops, int) else self.ops[rows]
         status = None if self.status is None else self.status[rows]
-        return replace(self, ops=ops, block=self.block.take(rows), status=status)
+        numbers = None if self.numbers is None else self.numbers[rows]
+        return replace(self, ops=ops, block=self.block.take(rows), status=status, numbers=numbers)
 
 
 def no_rows(schema: Schema) -> Call:
@@ -68,19 +72,32 @@ def fitted(schema: Schema, calls: Sequence[Call]) -> Sequence[Call]:
 
 
 def joined(parts: Sequence[Call]) -> list[Call]:
-    """Each call as one: rows are numbered through, one set of columns is given."""
-    calls: list[list[Call]] = []
+    """Each call as one: rows are numbered through.  Where its parts give different columns there is one for
+    each run of parts with the same; those behind the first continue it."""
+    runs: list[tuple[int, list[Call]]] = []
+    rows = 0
     for part in parts:
-        if part.continues:
-            calls[-1].append(part)
+        if not part.continues:
+            rows = 0
+        if part.continues and same_columns(runs[-1][1][-1], part):
+            runs[-1][1].append(part)
         else:
-            calls.append([part])
-    return [_join(call) for call in calls]
+            runs.append((rows, [part]))
+        rows += part.rows
+    return [join(run, first) for first, run in runs]
 
 
-def _join(parts: list[Call]) -> Call:
+def same_columns(one: Call, other: Call) -> bool:
+    return one.block.columns.keys() == other.block.columns.keys()
+
+
+def join(parts: list[Call], first: int = 0) -> Call:
+    """Parts of one call that give the same columns.  ``first``: rows of the call before them."""
     if len(parts) == 1:
         return parts[0]
+    numbers = None
+    if any(part.numbers is not None for part in parts):
+        numbers = np.concatenate(numbers_of(parts, first))
     status = None
     if any(p.status is not None for p in parts):
         status = np.concatenate([np.zeros(p.rows, np.uint8) if p.status is None else p.status for p in parts])
@@ -88,7 +105,29 @@ def _join(parts: list[Call]) -> Call:
     if isinstance(ops, np.ndarray):
         ops = np.concatenate([np.asarray(p.ops) for p in parts])
     block = RowBlock.concat([p.block for p in parts])
-    return Call(ops, block, status, unique=parts[0].unique, ignore_null=parts[0].ignore_null)
+    return replace(parts[0], ops=ops, block=block, status=status, numbers=numbers)
+
+
+def numbers_of(parts: Sequence[Call], first: int = 0) -> list[np.ndarray]:
+    """(n,) int64 of each part of one call: the numbers of its rows.  ``first``: rows of the call before."""
+    numbers = []
+    for part in parts:
+        numbers.append(np.arange(first, first + part.rows) if part.numbers is None else part.numbers)
+        first += part.rows
+    return numbers
+
+
+def numbers_of_calls(calls: Sequence[Call]) -> np.ndarray | None:
+    """(rows,) int64: numbers of the rows over all calls; None where they are numbered as they lie."""
+    if all(call.numbers is None for call in calls):
+        return None
+    numbers, first, start = [], 0, 0
+    for call in calls:
+        if not call.continues:
+            start = first
+        numbers.append(start + numbers_of([call], first - start)[0])
+        first += call.rows
+    return np.concatenate(numbers)
 
 
 def starts_of(calls: Sequence[Call]) -> np.ndarray:
@@ -141,9 +180,12 @@ __all__ = [
     "Call",
     "default_bytes",
     "fitted",
+    "join",
     "joined",
     "no_rows",
+    "numbers_of_calls",
     "oversized_rows",
     "row_default_bytes",
+    "same_columns",
     "starts_of",
 ]

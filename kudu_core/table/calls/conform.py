@@ -9,14 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
-from kudu_core.common.rows.arrow_in import batches
+from kudu_core.common.rows.arrow_in import GivenRows, given_rows
 from kudu_core.common.rows.conform import conform
+from kudu_core.common.rows.row_objects import is_row
+from kudu_core.common.rows.row_sources import gives_rows
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import broken, extent_of
 from kudu_core.common.types.types import ColumnType
-from kudu_core.errors import InvalidArgument, SchemaMismatch
+from kudu_core.errors import InvalidArgument, SchemaMismatch, shown
 from kudu_core.table.calls.call import Call
 
 _CODES = {
@@ -47,18 +49,17 @@ def conform_calls(
 ) -> Iterator[Call]:
     """The rows of one call in the table's types, batch by batch as they come.
 
-    Parts that follow the first have ``continues`` set; there is none for data without rows.  ``stored``: they
-    may come as they are stored.
+    Parts that follow the first have ``continues`` set; there is none for data without rows.  Parts of rows
+    that say themselves which columns they have may have others than the part before.  ``stored``: they may
+    come as they are stored.
     """
     op = _CODES[operation]
     is_delete = operation.startswith("delete")
-    if is_delete and len(schema.key_ids) == 1:
-        data = _keys_or_rows(schema.key_names[0], data)
+    if is_delete:
+        data = keys_or_rows(schema, data)
     given: frozenset[int] | None = None
-    rows = 0
-    for batch in batches(data, schema):
-        conformed = conform(schema, batch, first_row=rows, stored=stored)
-        rows += batch.num_rows
+    for part in given_rows(data, schema):
+        conformed = conform(schema, part.batch, first_row=part.first, stored=stored)
         if is_delete and len(conformed.given) > len(schema.key_ids):
             extra = [schema.by_id[i].name for i in conformed.given if i not in schema.key_ids]
             raise SchemaMismatch(f"delete takes the key columns only; {extra[0]!r} is none of them")
@@ -67,30 +68,57 @@ def conform_calls(
         if operation.startswith("insert"):
             _require(schema, conformed.given)
         if conformed.block.rows:
-            call = Call(op, conformed.block, conformed.status, unique=unique, continues=given is not None)
-            given = _same_columns(given, call)
+            call = Call(
+                op, conformed.block, conformed.status,
+                unique=unique, continues=given is not None, numbers=part.numbers,
+            )  # fmt: skip
+            given = _same_columns(given, call, part)
             yield call
 
 
-def _keys_or_rows(name: str, data: Any) -> Any:
-    """Keys of one column, which may be given bare, as rows."""
+def keys_or_rows(schema: Schema, data: Any) -> Any:
+    """What a deletion is given, as rows: keys may be given bare, one or a list of them.
+
+    A key of one column is its value, one of several a tuple.  A tuple for a key of one column is a list.
+    """
     if isinstance(data, Set):
         data = list(data)
+    if len(schema.key_ids) > 1:
+        return _keys_of_several(schema, data)
+    name = schema.key_names[0]
     if isinstance(data, range | np.ndarray | pa.Array | pa.ChunkedArray):
-        return {name: data}
-    if isinstance(data, list | tuple):
+        return data if isinstance(data, np.ndarray) and data.dtype.names else {name: data}
+    if isinstance(data, list | tuple) and not is_row(data):
         return data if data and _has_columns(data[0]) else {name: data}
-    if isinstance(data, str | bytes | bytearray) or not (_has_columns(data) or isinstance(data, Iterable)):
-        raise InvalidArgument(
-            f"delete takes a list of keys, or rows with the key column {name!r}, not {type(data).__name__}"
-        )
-    return data
+    if _has_columns(data):
+        return [data] if is_row(data) and not isinstance(data, Mapping) else data
+    one = isinstance(data, str | bytes | bytearray | pa.Scalar) or not isinstance(data, Iterable)
+    return {name: [data]} if one and not gives_rows(data) else data
+
+
+def _keys_of_several(schema: Schema, data: Any) -> Any:
+    """Keys of several columns as columns; all else as it is."""
+    if isinstance(data, tuple) and not is_row(data) and not any(map(_is_key_or_row, data)):
+        data = [data]
+    elif is_row(data) and not isinstance(data, Mapping):
+        return [data]
+    if not isinstance(data, list | tuple) or not data or type(data[0]) is not tuple:
+        return data
+    names = schema.key_names
+    for row, key in enumerate(data):
+        if type(key) is not tuple or len(key) != len(names):
+            raise InvalidArgument(f"row {row}: {shown(key)} is no key; a key is ({', '.join(names)})")
+    return dict(zip(names, map(list, zip(*data, strict=True)), strict=True))
+
+
+def _is_key_or_row(item: Any) -> bool:
+    return isinstance(item, tuple | list) or _has_columns(item)
 
 
 def _has_columns(data: Any) -> bool:
     """Whether these are rows, or one, and not a key."""
     exports = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
-    return exports or isinstance(data, Mapping)
+    return exports or is_row(data)
 
 
 def _require(schema: Schema, given: frozenset[int]) -> None:
@@ -113,8 +141,8 @@ def apply_calls(
     if op_column in schema.by_name:
         raise InvalidArgument(f"op_column {op_column!r} is a column of the table")
     given: frozenset[int] | None = None
-    rows = 0
-    for batch in batches(data, schema):
+    for part in given_rows(data, schema):
+        batch, rows = part.batch, part.first
         conformed = conform(schema, batch, allow_extra=(op_column,), first_row=rows, stored=stored)
         names = conformed.extra.get(op_column)
         if names is None:
@@ -123,7 +151,6 @@ def apply_calls(
         if named != batch.num_rows:
             raise broken(op_column, f"{named} rows in a batch of {batch.num_rows}")
         ops = _ops(names, op_column, rows)
-        rows += batch.num_rows
         has_values = len(conformed.given) > len(schema.key_ids)
         if not has_values and (ops // 2 == rules.CALL_UPDATE // 2).any():
             raise InvalidArgument("update needs a column to set beside the key columns")
@@ -132,15 +159,18 @@ def apply_calls(
             # A delete needs its key only: NULLs in other columns of its row mean nothing.
             status = _status_of_ops(schema, conformed.block, ops, status)
         if conformed.block.rows:
-            call = Call(ops, conformed.block, status, unique=unique, continues=given is not None)
-            given = _same_columns(given, call)
+            call = Call(
+                ops, conformed.block, status,
+                unique=unique, continues=given is not None, numbers=part.numbers,
+            )  # fmt: skip
+            given = _same_columns(given, call, part)
             yield call
 
 
-def _same_columns(given: frozenset[int] | None, part: Call) -> frozenset[int]:
-    """The columns of a part, which all parts of the call must give."""
-    columns = frozenset(part.block.columns)
-    if given is not None and given != columns:
+def _same_columns(given: frozenset[int] | None, call: Call, part: GivenRows) -> frozenset[int]:
+    """The columns of a part, which all parts of the call must give, unless its rows say so of themselves."""
+    columns = frozenset(call.block.columns)
+    if given is not None and given != columns and (call.unique or not part.from_rows):
         raise SchemaMismatch("the batches of one call have different columns")
     return columns
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from kudu_core.common.format.html_table import html_table
+from kudu_core.common.run.clock import time_of
+
 
 @dataclass(frozen=True)
 class WriteResult:
@@ -34,6 +37,13 @@ class WriteResult:
     refused: int | None = 0
     """How many rows were refused.  Of a repetition, how many of the rows that were given then are in none of
     the counts; None where that is not known: of versions before the last, and of writes by ``where=``."""
+
+    def _repr_html_(self) -> str:
+        names = "inserted", "updated", "deleted", "ignored", "refused"
+        counts = [getattr(self, name) for name in names]
+        again = " (a repetition: nothing was done again)" if self.deduplicated else ""
+        title = f"written at {self.timestamp} ({time_of(self.timestamp)}){again}"
+        return html_table(title, names, [["?" if count is None else f"{count:,}" for count in counts]])
 
     @property
     def counts(self) -> tuple[int, int, int, int]:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.common.format.html_table import MOST_CHARACTERS, html_table
+from kudu_core.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
@@ -36,7 +39,7 @@ def first_of(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
 class ArrowResult(ABC):
     """Batches of one schema, anew at every iteration.
 
-    Speaks Arrow's C stream protocol: DuckDB, Polars, pandas and pyarrow take it as it is.
+    Speaks Arrow's C stream protocol: DuckDB, Polars and pyarrow take it as it is; pandas by ``to_pandas``.
     """
 
     @property
@@ -74,6 +77,23 @@ class ArrowResult(ABC):
     def to_pylist(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.to_table().to_pylist()
         return rows
+
+    def _told(self) -> list[tuple[str, str]]:
+        """What is read, for people, without reading it."""
+        return [("columns", ", ".join(self.schema.names))]
+
+    def __repr__(self) -> str:
+        told = "; ".join(f"{what} {text[:MOST_CHARACTERS]}" for what, text in self._told())
+        return f"<kudu_core.{type(self).__name__}: {told}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, (), self._told())
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """What pandas asks for, to which a batch is a row."""
+        raise InvalidArgument(
+            f"a {type(self).__name__} is no array: to_pandas() makes a frame of it, to_table() a table"
+        )
 
     def __arrow_c_schema__(self) -> Any:
         return self.schema.__arrow_c_schema__()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kudu_core.common.format.html_table import html_table
+from kudu_core.common.run.clock import time_of
 from kudu_core.table.read.plan import ScanPlan, planned_tablets
 
 if TYPE_CHECKING:
@@ -38,17 +40,21 @@ class Explained:
     pruning_terms: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join(
-            (
-                f"scan at {self.snapshot}",
-                f"  columns   {', '.join(self.columns) or '(none)'}",
-                f"  predicate {self.predicate}",
-                f"  pruned by {'; '.join(self.pruning_terms) or '(nothing)'}",
-                f"  tablets   {self.tablets - self.tablets_pruned} of {self.tablets} read",
-                f"  rowsets   {self.rowsets - self.rowsets_pruned} of {self.rowsets} read",
-                f"  pages     {self.pages - self.pages_pruned} of {self.pages} read (per column)",
-                f"  rows      {self.rows_wanted} of {self.rows} looked at; keys leave {self.rows_by_keys}",
-            )
+        lines = [f"  {what:9} {told}" for what, told in self._lines()]
+        return "\n".join([f"scan at {self.snapshot}", *lines])
+
+    def _repr_html_(self) -> str:
+        return html_table(f"scan at {self.snapshot} ({time_of(self.snapshot)})", (), self._lines())
+
+    def _lines(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("columns", ", ".join(self.columns) or "(none)"),
+            ("predicate", self.predicate),
+            ("pruned by", "; ".join(self.pruning_terms) or "(nothing)"),
+            ("tablets", f"{self.tablets - self.tablets_pruned} of {self.tablets} read"),
+            ("rowsets", f"{self.rowsets - self.rowsets_pruned} of {self.rowsets} read"),
+            ("pages", f"{self.pages - self.pages_pruned} of {self.pages} read (per column)"),
+            ("rows", f"{self.rows_wanted} of {self.rows} looked at; keys leave {self.rows_by_keys}"),
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 from kudu_core.common.format.members import LIMIT
 from kudu_core.common.run.clock import last_of_microsecond, time_of, timestamp_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotInFuture, SnapshotTooOld, shown
+from kudu_core.table.read.unix_times import refuse_unix_time
 
 if TYPE_CHECKING:
     from kudu_core.common.run.locks import Claim
@@ -57,6 +58,7 @@ def snapshot_timestamp(engine: Engine, at: Any) -> int:
         if number is None:
             raise InvalidArgument(f"at is a timestamp, an aware datetime or a Snapshot, not {shown(at)}")
         wanted = number
+        refuse_unix_time(engine, wanted)
     if not 0 <= wanted < 2**64:
         raise InvalidArgument(f"timestamp {shown(wanted)} is not between 0 and 2**64")
     check_readable(engine, wanted, at)

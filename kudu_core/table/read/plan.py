@@ -197,6 +197,20 @@ class ScanPlan:
         """How users see the batches, where it is otherwise than they are read."""
         return None if self.stored or self.made.shown.is_plain else self.made.shown
 
+    def told(self) -> list[tuple[str, str]]:
+        """What is asked for, for people: only what was asked for."""
+        show = self.schema.key_codec.show
+        lines = [("columns", ", ".join(column.name for column in self.seen or self.columns) or "(none)")]
+        if self.filter is not None:
+            lines.append(("where", str(self.filter.expression)))
+        if self.lower is not None or self.upper is not None:
+            lines.append(("keys", f"[{show(self.lower)}, {show(self.upper)})"))
+        if self.ordered:
+            lines.append(("order", "key"))
+        if self.limit is not None:
+            lines.append(("limit", str(self.limit)))
+        return lines
+
     def needed(self) -> list[StoredColumn]:
         """The projected columns and those of the predicate; some may be in it twice."""
         tested = () if self.filter is None else self.filter.columns

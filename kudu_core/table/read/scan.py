@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.cached import cached_property
+from kudu_core.common.run.clock import time_of
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
@@ -88,8 +89,8 @@ class Scan(ArrowResult):
     scan lives.  A reader holds nothing in the writer: an iteration that has begun goes on to its end, but
     after a ``refresh``, also its own where the writer has replaced files, the next one may find that the
     history is gone: ``SnapshotTooOld``.
-    Speaks Arrow's C stream protocol: DuckDB, Polars, pandas and pyarrow take it as it is.  Travels by pickle,
-    as a ``Snapshot`` does; whole, where ``Table.scan_tokens`` shares it out.
+    Speaks Arrow's C stream protocol: DuckDB, Polars and pyarrow take it as it is; pandas by ``to_pandas``.
+    Travels by pickle, as a ``Snapshot`` does; whole, where ``Table.scan_tokens`` shares it out.
 
     >>> [batch.num_rows for batch in stock.scan(batch_rows=2)]
     [2, 1]
@@ -120,6 +121,10 @@ class Scan(ArrowResult):
     def timestamp(self) -> int:
         """The snapshot that is read."""
         return self._snapshot
+
+    def _told(self) -> list[tuple[str, str]]:
+        at = f"{self._snapshot} ({time_of(self._snapshot)})"
+        return [("table", self._handle.path), ("at", at), *self._plan.told()]
 
     def __reduce__(self) -> Any:
         moment = self._handle.moment_for_others(self._snapshot)

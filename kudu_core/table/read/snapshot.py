@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.run.clock import time_of
 from kudu_core.table.opened.pins import Pins
 from kudu_core.table.read import points
 from kudu_core.table.read.moment import PinnedMoment, snapshot_timestamp
@@ -82,7 +83,9 @@ class Snapshot(PinnedMoment):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.timestamp})"
+        held = "" if self._pin.held else ", closed"
+        at = f"{self.timestamp} ({time_of(self.timestamp)})"
+        return f"<kudu_core.Snapshot {at} of {self._handle.path!r}{held}>"
 
     def __reduce__(self) -> Any:
         self._check()

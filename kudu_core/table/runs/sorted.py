@@ -9,7 +9,7 @@ rows of a range of keys asks every run for its part of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.table.calls.call import Call, joined, oversized_rows
+from kudu_core.table.calls.call import Call, join, oversized_rows, same_columns
 
 RUN_ROWS = 1 << 19
 """Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""
@@ -109,6 +109,8 @@ class MemoryRun:
     spans: dict[int, TabletSpan]
     nbytes: int
     suspect: bool
+    begun: int
+    """Number of the call's first row, over all calls."""
 
     @property
     def unique(self) -> bool:
@@ -131,7 +133,9 @@ class MemoryRun:
         return column.take(self.order[lower:upper])
 
     def numbers(self, lower: int, upper: int) -> np.ndarray:
-        return self.rows(lower, upper) + self.first
+        rows = self.rows(lower, upper)
+        known = self.source.numbers
+        return rows + self.first if known is None else known[rows] + self.begun
 
     @property
     def op(self) -> int | None:
@@ -157,29 +161,36 @@ class RunPiece(NamedTuple):
     source: Call
     lower: int
     upper: int
+    begun: int
+    """Number of the call's first row, over all calls."""
 
 
 def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[RunPiece]:
     """Cut calls into runs of at most so many rows and bytes.
 
-    Large batches are cut; small ones that follow each other in a call are put together, by a copy.
+    Large batches are cut; small ones that follow each other in a call are put together, by a copy.  Parts of
+    a call that give other columns than the part before count as a call of their own.
     """
-    number, first, waiting_rows, waiting_bytes = -1, 0, 0, 0
+    number, first, begun, waiting_rows, waiting_bytes = -1, 0, 0, 0, 0
+    before: Call | None = None
     waiting: list[Call] = []
 
     def together() -> Iterator[RunPiece]:
         nonlocal waiting_rows, waiting_bytes
         if waiting:
-            [source] = joined([replace(waiting[0], continues=False), *waiting[1:]])
+            source = join(waiting, first - waiting_rows - begun)
             waiting.clear()
             waiting_rows = waiting_bytes = 0
-            yield RunPiece(number, first - source.rows, source, 0, source.rows)
+            yield RunPiece(number, first - source.rows, source, 0, source.rows, begun)
 
     for call in calls:
         nbytes = call.block.nbytes
-        if not call.continues:
+        if before is None or not call.continues or not same_columns(before, call):
             yield from together()
             number += 1
+        if not call.continues:
+            begun = first
+        before = call
         if waiting_rows + call.rows > run_rows or waiting_bytes + nbytes > run_bytes:
             yield from together()
         if call.rows >= run_rows // WHOLE_DIVISOR or nbytes >= run_bytes // WHOLE_DIVISOR:
@@ -187,7 +198,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Run
             count = max(-(-call.rows // run_rows), -(-nbytes // run_bytes))
             step = max(8, -(-call.rows // count // 8) * 8)  # bitmaps are cut where a byte begins
             for lower in range(0, call.rows, step):
-                yield RunPiece(number, first, call, lower, min(lower + step, call.rows))
+                yield RunPiece(number, first, call, lower, min(lower + step, call.rows), begun)
         else:
             waiting.append(call)
             waiting_rows += call.rows
@@ -198,7 +209,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Run
 
 def sort_run(schema: Schema, partitions: PartitionSchema, piece: RunPiece) -> MemoryRun:
     """Put rows in order of tablet and key."""
-    call, first, source, lower, upper = piece
+    call, first, source, lower, upper, begun = piece
     count = upper - lower
     block = source.block if count == source.rows else source.block.slice(lower, upper)
     keys = encode_keys(schema, block)
@@ -212,7 +223,7 @@ def sort_run(schema: Schema, partitions: PartitionSchema, piece: RunPiece) -> Me
         or oversized_rows(block) is not None
     )
     nbytes = block.nbytes + len(keys.data)
-    return MemoryRun(call, first, source, lower, order, spans, nbytes, suspect)
+    return MemoryRun(call, first, source, lower, order, spans, nbytes, suspect, begun)
 
 
 def tablet_spans(keys: EncodedKeys, route: np.ndarray) -> tuple[np.ndarray | None, dict[int, TabletSpan]]:

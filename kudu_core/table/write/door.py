@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
-from kudu_core.common.rows.arrow_in import is_pandas_frame, of_pandas
+from kudu_core.common.rows.pandas_frames import is_pandas_frame, of_pandas
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_BOOL
 from kudu_core.errors import InvalidArgument

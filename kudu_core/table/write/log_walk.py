@@ -19,7 +19,7 @@ Not known here: what becomes of calls that do not fit (``fits``), which is the d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,10 +32,10 @@ from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, HeldLocks
 from kudu_core.common.run.ordering import distinct
 from kudu_core.errors import RowErrors
-from kudu_core.table.calls.call import Call, default_bytes, fitted, joined, starts_of
+from kudu_core.table.calls.call import Call, default_bytes, fitted, joined, numbers_of_calls, starts_of
 from kudu_core.table.calls.decide import Decided, Net, decide_net
 from kudu_core.table.calls.prepared import Prepared
-from kudu_core.table.calls.refused import returned
+from kudu_core.table.calls.refused import Refused, returned
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.opened.record import recorded
 from kudu_core.tablet.store import records
@@ -146,7 +146,11 @@ def _write_once(
     engine.check_writable()
     located = _located(engine, prepared)
     decided, net = decide_net(prepared, _live(prepared, located))
-    errors = returned(prepared.schema, decided.refused(prepared), starts_of(prepared.calls), on_error)
+    refused = decided.refused(prepared)
+    numbers = None if refused is None else numbers_of_calls(prepared.calls)
+    if refused is not None and numbers is not None:
+        refused = Refused.concat([replace(refused, rows=numbers[refused.rows])])
+    errors = returned(prepared.schema, refused, starts_of(prepared.calls), on_error)
     if net.empty and txn is None:
         # Protocol W4: nothing to log; the answer may rest on records that are not visible yet.
         ts = newest_of(tablets)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from datetime import date
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -49,17 +50,74 @@ def test_no_keys_delete_nothing(table: kc.Table, none: Any) -> None:
     assert table.count() == 3
 
 
-@pytest.mark.parametrize("wrong", [1, "abc", b"abc", 1.5, pa.scalar(1)], ids=repr)
-def test_one_bare_key_is_told_to_be_listed(table: kc.Table, wrong: Any) -> None:
-    with pytest.raises(kc.InvalidArgument, match=r"a list of keys, or rows with the key column 'k'"):
+class Key(NamedTuple):
+    k: int
+
+
+class Both(NamedTuple):
+    b: str
+    a: int
+
+
+@pytest.mark.parametrize("one", [2, np.int64(2), pa.scalar(2), Key(2), [Key(2)]], ids=repr)
+def test_one_bare_key(table: kc.Table, one: Any) -> None:
+    assert table.delete(one).deleted == 1
+    assert table.scan(["k"], order="key").to_pylist() == [{"k": 1}, {"k": 3}]
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"), [("string", "abc"), ("binary", b"abc"), ("date32", date(2026, 1, 5))]
+)
+def test_one_bare_key_of_other_types(make: Make, type_: str, key: Any) -> None:
+    """Text is one key, not a list of letters."""
+    table = make([kc.Column("k", type_), kc.Column("v", "int64")], "k")
+    table.insert({"k": [key], "v": [1]})
+    assert table.delete(key).deleted == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("abc", "'k' is int64.*row 0 has 'abc'"),
+        (1.5, "'k' is int64.*row 0 has 1.5"),
+        (b"abc", "'k' is int64"),
+        (object(), "'k', row 0|column 'k'"),
+    ],
+    ids=["text", "float", "bytes", "object"],
+)
+def test_a_bare_key_of_another_type(table: kc.Table, wrong: Any, told: str) -> None:
+    with pytest.raises(kc.InvalidArgument, match=told):
         table.delete(wrong)
     assert table.count() == 3
 
 
-def test_several_key_columns_are_named(make: Make) -> None:
-    table = make([kc.Column("a", "int64"), kc.Column("b", "int64")], ["a", "b"])
-    table.insert({"a": [1], "b": [2]})
-    for unclear in ((1, 2), [(1, 2)], [1, 2], np.array([1, 2])):
-        with pytest.raises(kc.InvalidArgument):
-            table.delete(unclear)
-    assert table.delete(({"a": 1, "b": 2},)).deleted == 1
+def test_several_key_columns(make: Make) -> None:
+    table = make([kc.Column("a", "int64"), kc.Column("b", "string")], ["a", "b"])
+    keys: list[Any] = [(1, "x"), [(1, "x"), (2, "y")], {(1, "x")}]
+    keys += [Both("x", 1), [Both("x", 1)], ({"a": 1, "b": "x"},)]
+    for given in keys:
+        table.upsert({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+        wanted = 2 if given == keys[1] else 1
+        assert table.delete(given).deleted == wanted, given
+        assert table.get((1, "x")) is None and table.get((3, "z")) is not None
+
+
+@pytest.mark.parametrize(
+    ("unclear", "told"),
+    [
+        ([1, 2], "int among the rows"),
+        ((1, "x", 2), r"a key is \(a, b\)"),
+        ((1,), r"a key is \(a, b\)"),
+        ([(1, "x"), (1,)], r"row 1: .* a key is \(a, b\)"),
+        ([(1, "x"), {"a": 1, "b": "x"}], r"row 1: .* a key is \(a, b\)"),
+        (np.array([1, 2]), "ndarray"),
+        (1, "int is no kind of rows"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_key_of_several_columns(make: Make, unclear: Any, told: str) -> None:
+    table = make([kc.Column("a", "int64"), kc.Column("b", "string")], ["a", "b"])
+    table.insert({"a": [1], "b": ["x"]})
+    with pytest.raises(kc.InvalidArgument, match=told):
+        table.delete(unclear)
+    assert table.count() == 1
