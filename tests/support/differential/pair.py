@@ -93,8 +93,7 @@ class Pinned:
     """A snapshot, a scan of it half read, and the rows that it is to give."""
 
     snapshot: kc.Snapshot
-    held: int
-    """The newest commit in it: history is kept from there on."""
+    held: int  # the newest commit in it, from which on history is kept
     state: State
     scan: Iterator[pa.RecordBatch]
     begun: list[pa.RecordBatch]
