@@ -2,13 +2,15 @@
 
 LEASE is an object that its holder replaces every ``RENEW_S``.  Whoever wants it and sees it unchanged for
 ``EXPIRES_S`` of its own clock takes it over; at once where it was released, or names a process of this boot
-of this host that is dead.  Nothing rests on it: whoever takes the table over too early fences its writer.
+of this host that is dead, or was put by a lease of this process that is at its end.  Nothing rests on it:
+whoever takes the table over too early fences its writer.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kudu_core.common.format.members import BROKEN, integer, parsed, text
@@ -30,6 +32,11 @@ RENEW_S, EXPIRES_S = 10.0, 30.0
 LOOK_S: Final = 1.0
 """Between two looks of who waits."""
 MOST_BYTES: Final = 4096
+
+
+_given_up: set[bytes] = set()
+"""Put ids of leases of this process that are at their end, though LEASE may not say so, or not yet: the store
+did not answer."""
 
 
 def lease_put_id(data: bytes) -> bytes | None:
@@ -69,6 +76,8 @@ class ObjectLease:
         self._me = this_process()
         self._version: Version | None = None
         """Of the LEASE that this object has put; None: it has none."""
+        self._tried: set[bytes] = set()
+        """Put ids: of what it has put, and of later puts without an answer, which may be there yet."""
         self._mutex = mutex()
         """Held over a request by which it is renewed or released."""
         self._stop = Flag()
@@ -90,10 +99,12 @@ class ObjectLease:
             now_s = self._clock.monotonic_s()
             if found is not None and found[1] != seen:
                 seen, since_s = found[1], now_s
-            if (found is None or self._is_free(found[0], now_s - since_s)) and self._take(found):
-                self._thread = Worker(self._renew_on, "kudu-lease")
-                self._thread.start()
-                return
+            if found is None or self._is_free(found[0], now_s - since_s):
+                if self._take(found):
+                    self._thread = Worker(self._renew_on, "kudu-lease")
+                    self._thread.start()
+                    return
+                found = self._read()  # of who was faster
             if now_s - began_s >= wait_s:
                 holder = None if found is None else _parsed(found[0])
                 if holder is None:
@@ -111,11 +122,13 @@ class ObjectLease:
         known = _parsed(data)
         if unchanged_s >= EXPIRES_S or known is None:
             return True
-        name, _, released = known
-        return released or is_known_dead(name)
+        name, put_id, released = known
+        return released or put_id in _given_up or is_known_dead(name)
 
     def _take(self, found: tuple[bytes, Version] | None) -> bool:
+        """False: another one was faster.  After an error it may be there, or come yet; see ``release``."""
         data, nonce = self._text(released=False)
+        self._tried = {nonce}
         if found is None:
             if self._store.put_if_absent(NAME, data, nonce) is not None:
                 return False
@@ -147,21 +160,36 @@ class ObjectLease:
         with self._mutex:
             if self._version is None:
                 return True
-            data, nonce = self._text(released=False)
             try:
-                self._version = self._store.replace_if(NAME, data, self._version, nonce)
+                self._version = self._replaced(self._version, released=False)
             except (Replaced, FileNotFoundError):
-                self._version = None
+                self._version, self._tried = None, set()
                 return False
             except StoreError:
                 return True  # the next time, then; it may expire meanwhile
             return True
 
+    def _replaced(self, version: Version, *, released: bool) -> Version:
+        """Put LEASE where it is of this version, or of a later own put that had no answer.  ``Replaced``:
+        another one has it."""
+        data, nonce = self._text(released=released)
+        self._tried.add(nonce)
+        while True:
+            try:
+                version = self._store.replace_if(NAME, data, version, nonce)
+            except Replaced as error:
+                if error.found.put_id not in self._tried:
+                    raise
+                version = error.version
+            else:
+                self._tried = {nonce}  # the versions of which the others were to be put are gone
+                return version
+
     def holder(self) -> LeaseHolder | None:
         """As LEASE says, which may be of somebody who is gone."""
         found = self._read()
         known = None if found is None else _parsed(found[0])
-        if known is None or known[2]:
+        if known is None or known[2] or known[1] in _given_up:
             return None
         return LeaseHolder(known[0].pid, known[0].host)
 
@@ -172,21 +200,23 @@ class ObjectLease:
     # ---- the end ----
 
     def release(self) -> None:
-        """Say that it is free; where the store does not answer, it expires."""
+        """Say that it is free; where the store does not answer, it expires for other processes.  Also after
+        ``try_acquire`` has failed, which may have put LEASE all the same."""
         self._stop.set()
         with self._mutex:
             version, self._version = self._version, None
-            if version is None:
-                return
-            data, nonce = self._text(released=True)
-            try:
-                self._store.replace_if(NAME, data, version, nonce)
-            except (KuduError, FileNotFoundError):
-                return
+            tried = set(self._tried)
+            _given_up.update(tried)
+            if version is not None:
+                with suppress(KuduError, FileNotFoundError):
+                    self._replaced(version, released=True)
+                    _given_up.difference_update(tried)
+            self._tried = set()
 
     def abandon(self) -> None:
         """In the child of a fork, where the client is of no use."""
         self._version = None
+        self._tried = set()
         self._stop.set()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.objects import object_lease
 from kudu_core.table.changes import counts
 from kudu_core.table.changes.changes import Changes
 from kudu_core.table.opened.handle import handle_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kudu_core.common.run.gates import Flag
     from kudu_core.common.run.locks import Reentrant
     from kudu_core.common.schema.schema import Schema
+    from kudu_core.objects.object_lease import ObjectLease
     from kudu_core.rowset.disk.diskrowset import DiskRowSet
     from kudu_core.rowset.disk.lazy_file import LazyFile
     from kudu_core.rowset.memory.memrowset import MemRowSet
@@ -295,6 +297,16 @@ def never_sweep(table: kc.Table) -> None:
     """Staging is not looked through any more."""
     engine = engine_of(table)
     engine.swept_s = engine.clock.monotonic_s() + 1e9
+
+
+def renewed(lease: ObjectLease) -> bool:
+    """Renew it, as its thread does now and then; False where another one has it."""
+    return lease._renewed()
+
+
+def given_up_leases() -> set[bytes]:
+    """By their put ids: what this process knows of them, and another one does not."""
+    return object_lease._given_up
 
 
 def forget(table: kc.Table) -> None:

@@ -55,10 +55,14 @@ def wants_few(plan: ScanPlan) -> int | None:
 
 def _is_said_by_bounds(plan: ScanPlan, where: Filter) -> bool:
     """Whether all rows between the bounds pass.  That the predicate fixes columns of the key is not enough:
-    bounds are made of its terms, which may say less than its conditions (decision 0004)."""
-    if not where.fixes(plan.schema.key_ids):
+    bounds are made of its terms, which may say less than its conditions (decision 0004), and a ``key_range``
+    may narrow them to another key."""
+    schema = plan.schema
+    if not where.fixes(schema.key_ids):
         return False
-    shared = keybounds.equal_prefix(plan.schema.key_codec, (plan.lower, plan.upper))
+    is_whole = plan.implied == (True, True)
+    bounds = (plan.lower, plan.upper) if is_whole else keybounds.key_bounds(schema, where.terms)
+    shared = keybounds.equal_prefix(schema.key_codec, bounds)
     return len(shared) >= len(where.conditions)
 
 

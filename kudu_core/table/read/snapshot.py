@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import time_of
+from kudu_core.errors import SnapshotTooOld
 from kudu_core.table.opened.pins import Pins
 from kudu_core.table.read import points
 from kudu_core.table.read.moment import PinnedMoment, snapshot_timestamp
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kudu_core.common.run.locks import Claim
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
     from kudu_core.table.read.scan import Scan
 
@@ -25,9 +28,19 @@ def open_snapshot(handle: Handle, at: Any) -> Snapshot:
     def pinned() -> Snapshot:
         engine = handle.opened()
         timestamp = snapshot_timestamp(engine, at)
-        return Snapshot(handle, timestamp, engine.pins.pin(timestamp))
+        return Snapshot(handle, timestamp, _pin(engine, timestamp))
 
     return handle.of_now(at, pinned)
+
+
+def _pin(engine: Engine, timestamp: int) -> Claim:
+    """Hold the history from the newest commit in a snapshot on: its tokens, which others read, are of that,
+    and once there are later commits history may be dropped up to the snapshot itself."""
+    if engine.writer:
+        last = engine.log.last_record_ts
+        with suppress(SnapshotTooOld):  # history was dropped up to here, between the two
+            return engine.pins.pin(last if last <= timestamp else min(timestamp, engine.committed_ts))
+    return engine.pins.pin(timestamp)
 
 
 class Snapshot(PinnedMoment):

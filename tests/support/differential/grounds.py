@@ -13,7 +13,7 @@ from kudu_core.objects.api import Requests
 from tests.support.objects.fates import OF_READS, OF_WRITES, Rule
 from tests.support.objects.faulty import FaultyStore
 from tests.support.objects.memory import MemoryObjectStore
-from tests.support.objects.tables import guard_deletes
+from tests.support.objects.tables import end_lease, guard_deletes
 
 _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Nothing here is about power cuts: where an fsync costs nothing there is time for more steps."""
@@ -79,8 +79,8 @@ class Store:
         self.how = {"_requests": requests}
 
     def crash(self, rng: random.Random) -> None:
-        """What is under way goes on.  The lease is gone sooner than it would expire: nothing rests on it."""
-        self.memory.objects.pop("LEASE", None)
+        """What is under way goes on, and may land at any time later."""
+        end_lease(self.memory)
 
     def tidy(self, rng: random.Random) -> None:
         """There is nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,14 +184,17 @@ class Look:
     def tokens(self) -> None:
         where = random_predicate(self.rng, self.case) if self.rng.random() < 0.5 else None
         names = self.rng.sample(self.pair.names, self.rng.randint(1, len(self.pair.names)))
-        tokens = self.table.scan_tokens(
-            names,
-            None if where is None else argument(self.case, where),
-            at=self.at,
-            target_rows=self.rng.choice((1, 4, 50, 10**6)),
-        )
-        tokens = pickle.loads(pickle.dumps(tokens))
-        found = [row for token in tokens for row in cells.rows_of(self.table.scan_token(token).to_table())]
+        # A token holds no history; in a store each edit is a commit, behind which a short one may be dropped.
+        with self.table.snapshot() if self.at is None else nullcontext():
+            tokens = self.table.scan_tokens(
+                names,
+                None if where is None else argument(self.case, where),
+                at=self.at,
+                target_rows=self.rng.choice((1, 4, 50, 10**6)),
+            )
+            tokens = pickle.loads(pickle.dumps(tokens))
+            scans = map(self.table.scan_token, tokens)
+            found = [row for scan in scans for row in cells.rows_of(scan.to_table())]
         at = [self.pair.names.index(n) for n in names]
         wanted = [tuple(row[i] for i in at) for row in self.pair.matching(self.state, where)]
         same(sorted(map(repr, found)), sorted(map(repr, wanted)), f"tokens of {names}, where={where!r}")

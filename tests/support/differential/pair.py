@@ -43,7 +43,7 @@ from tests.support.differential.grounds import Folder, Ground
 from tests.support.differential.looking import Look, check_refused, check_state
 from tests.support.differential.predicates import argument, expression
 from tests.support.differential.upkeep import UPKEEP, Floor
-from tests.support.inside import oldest_ts_of
+from tests.support.inside import engine_of, oldest_ts_of
 from tests.support.models.model import Key, Outcome, State, TableModel, Timeline, order_of
 
 Cell = Any
@@ -94,6 +94,7 @@ class Pinned:
     """A snapshot, a scan of it half read, and the rows that it is to give."""
 
     snapshot: kc.Snapshot
+    held: int  # the newest commit in it, from which on history is kept
     state: State
     scan: Iterator[pa.RecordBatch]
     begun: list[pa.RecordBatch]
@@ -303,9 +304,10 @@ class Pair:
         """Hold a snapshot, and a scan of it half read."""
         self.release()
         snapshot = self.table.snapshot()
+        held = min(snapshot.timestamp, engine_of(self.table).log.last_record_ts)
         scan = iter(snapshot.scan(self.names, batch_rows=3))
         begun = [batch for batch in (next(scan, None),) if batch is not None]
-        self.pinned = Pinned(snapshot, self.model.state(), scan, begun)
+        self.pinned = Pinned(snapshot, held, self.model.state(), scan, begun)
 
     def release(self) -> None:
         """Let the pinned snapshot go, after what it promised has been looked at."""

@@ -59,7 +59,7 @@ def horizon(pair: Pair) -> int:
         return 0
     limits = [engine_of(pair.table).committed_ts, hybrid(pair.clock.now_us() - int(retention * 1e6))]
     if pair.pinned is not None:
-        limits.append(pair.pinned.snapshot.timestamp)
+        limits.append(pair.pinned.held)
     return max(0, min(limits))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from kudu_core.common.run.pool import Pool
 from kudu_core.objects.api import Requests
 from kudu_core.table.lifecycle.checks import followed_by
 from kudu_core.table.lifecycle.in_store.found import snapshots_of, tail_of, with_edits
-from kudu_core.table.lifecycle.in_store.put_ids import put_id_of
+from kudu_core.table.lifecycle.in_store.put_ids import new_id, put_id_of
 from kudu_core.table.lifecycle.in_store.table_object import place_of, read_table
 from kudu_core.table.stored.table_state import tablet_directory
 from kudu_core.wal.objects.log_object import log_name
@@ -41,8 +42,21 @@ def opened(store: Requests, mode: str = "r", **how: Any) -> kc.Table:
 
 def taken_over(store: MemoryObjectStore, requests: Requests | None = None) -> kc.Table:
     """The table opened for writing, though another has it: as if that had slept for long."""
-    store.objects.pop("LEASE", None)
+    end_lease(store)
     return opened(requests or store, "rw")
+
+
+def end_lease(store: MemoryObjectStore) -> None:
+    """Whoever has the lease has it no longer, sooner than it would expire: nothing rests on it.
+
+    It is replaced and never deleted, as by those who take it over.  Without LEASE a late put of its first
+    holder, which must find it absent, would make it that holder's again.
+    """
+    with store.mutex:
+        if "LEASE" in store.objects:
+            value = json.loads(store.objects["LEASE"].data)
+            ended = {**value, "nonce": new_id().hex(), "released": True}
+            store.store("LEASE", json.dumps(ended).encode())
 
 
 def rows_of(table: kc.Table, **scan: Any) -> dict[int, int]:
@@ -100,6 +114,7 @@ __all__ = [
     "SCHEMA",
     "URL",
     "created",
+    "end_lease",
     "guard_deletes",
     "opened",
     "referenced",

@@ -14,6 +14,8 @@ from kudu_core.errors import StoreDenied, StoreError
 from kudu_core.objects.api import Unknown
 from tests.support.clock import ManualClock
 from tests.support.inside import forget
+from tests.support.objects.fates import Fate, Op, Rule
+from tests.support.objects.faulty import FaultyStore
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, opened, rows_of, taken_over
 
@@ -144,7 +146,25 @@ def test_a_close_without_the_store_says_so_and_lets_go(outage: str, clock: Manua
         table.close()
     with pytest.raises(kc.Closed):
         table.get(1)
-    again = taken_over(memory)
+    again = opened(memory, "rw", clock=clock)  # LEASE does not say so, but this process knows
     assert rows_of(again) == {1: 1}
     again.close()
     forget(table)
+
+
+@pytest.mark.parametrize("fate", ["lost", "late"])
+def test_an_open_without_an_answer_for_its_lease_does_not_lock_out_the_next(
+    fate: Fate, clock: ManualClock
+) -> None:
+    memory = MemoryObjectStore()
+    created(memory, clock=clock).close()
+    puts: frozenset[Op] = frozenset({"put"})
+    first = Rule(fate, ops=puts, path_glob="LEASE", after=10**6)
+    others = Rule("refused", ops=puts, path_glob="LEASE", probability=1.0)
+    faulty = FaultyStore(memory, [first, others])
+    with pytest.raises(kc.StoreUnavailable):
+        opened(faulty, "rw", clock=clock)
+    assert first.fired and faulty.land_late() == (fate == "late")
+    with opened(memory, "rw", clock=clock) as table, pytest.raises(kc.Locked):
+        table.upsert([{"k": 1, "v": 1}])
+        opened(memory, "rw", clock=clock)

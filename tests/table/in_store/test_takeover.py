@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import time
 from collections.abc import Callable
 
@@ -12,9 +13,19 @@ import pytest
 
 import kudu_core as kc
 from tests.support.clock import Clock, ManualClock
+from tests.support.differential import Store
 from tests.support.inside import forget
+from tests.support.objects.fates import Rule
 from tests.support.objects.memory import MemoryObjectStore
-from tests.support.objects.tables import created, opened, requests_of, rows_of, taken_over
+from tests.support.objects.tables import (
+    MANUAL,
+    SCHEMA,
+    created,
+    opened,
+    requests_of,
+    rows_of,
+    taken_over,
+)
 
 ROWS = pa.table({"k": list(range(20_000)), "v": list(range(20_000))})
 
@@ -171,3 +182,15 @@ def test_a_handle_that_nobody_holds_is_closed_cleanly() -> None:
     gc.collect()
     with opened(store, "rw") as table:
         assert rows_of(table) == {1: 1}
+
+
+def test_a_late_put_of_the_first_lease_does_not_bring_back_who_died_in_a_case() -> None:
+    """LEASE is replaced and never deleted (protocol B11): what was to make it finds it made."""
+    ground = Store()
+    ground.faulty.fates.rules.append(Rule("late", ops=frozenset({"put"}), path_glob="LEASE", after=10**6))
+    dead = kc.create_table(ground.path, SCHEMA, "k", options=MANUAL, **ground.how)
+    ground.crash(random.Random(0))
+    assert ground.faulty.land_late() == 1
+    with kc.open_table(ground.path, "rw", **ground.how) as table:
+        table.upsert([{"k": 1, "v": 1}])
+    forget(dead)

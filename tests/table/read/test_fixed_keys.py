@@ -49,6 +49,17 @@ def test_however_a_predicate_says_that_a_key_is_one_value(make: Make, tmp_path: 
                 assert len(found) == min(3, limit or 3) and all(row["h"] == 7 for row in found)
                 for where in (made(h, 7) & made(t, 1), made(t, 1) & (h == 7), made(h, 7) & (t == 1)):
                     assert pairs.scan(where=where, **options).to_table().to_pylist() == [{"h": 7, "t": 1}]
+                for first in (3, 7):  # bounds that are one key may be another one
+                    key_range = (first,), (first + 1,)
+                    found = numbers.scan(where=made(k, 7), key_range=key_range, **options).to_table()
+                    assert found["k"].to_pylist() == [7] * (first == 7)
+                    found = pairs.scan(where=made(h, 7), key_range=key_range, **options).to_table()
+                    assert found["h"].to_pylist() == [7] * min(3, limit or 3) * (first == 7)
+                    key_range = (7, 0), (7, first // 3)
+                    found = pairs.scan(where=made(h, 7) & (t >= 0), key_range=key_range, **options).to_table()
+                    assert found["t"].to_pylist() == list(range(min(first // 3, limit or 3)))
+                    found = pairs.scan(where=made(t, 1), key_range=key_range, **options).to_table()
+                    assert found["t"].to_pylist() == [1] * (first == 7)
                 found = pairs.scan(where=made(t, 1), **options).to_table().to_pylist()
                 assert len(found) == min(50, limit or 50) and all(row["t"] == 1 for row in found)
         numbers.flush()

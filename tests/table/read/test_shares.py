@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,11 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.cfile.pages.page import PAGE_ROWS
+from kudu_core.common.run.clock import hybrid
+from tests.support.clock import ManualClock
+from tests.support.inside import oldest_ts_of
+from tests.support.objects import tables as stores
+from tests.support.objects.memory import MemoryObjectStore
 
 ROWS = 10 * PAGE_ROWS
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
@@ -100,3 +106,29 @@ def test_overlapping_rowsets_are_cut_together(tmp_path: Path) -> None:
         found = [table.scan_token(token).count() for token in tokens]
         assert len(tokens) == 6 and sum(found) == 120_000
         assert max(found) < 30_000
+
+
+@pytest.mark.parametrize("url", ["", stores.URL])
+def test_a_snapshot_holds_what_its_tokens_are_of(url: str, tmp_path: Path) -> None:
+    """It lies behind the newest commit, and they do not: others read what is durable.  Once there is a commit
+    behind it, history may be dropped up to the snapshot, with what lies before."""
+    clock, store = ManualClock(), MemoryObjectStore()
+    place: dict[str, Any] = {"_clock": clock, **({"_requests": store} if url else {})}
+    path = url or str(tmp_path / "t")
+    options = {**stores.MANUAL, "history_retention_s": 0}
+    with kc.create_table(path, stores.SCHEMA, "k", options=options, **place) as table:
+        for v in (1, 2):
+            table.upsert([{"k": 1, "v": v}])
+            table.flush()
+        table.compact(full=True)
+        clock.advance(1)
+        with table.snapshot(hybrid(clock.now_us())) as snapshot:
+            tokens = table.scan_tokens(at=snapshot)
+            assert [token.timestamp < snapshot.timestamp for token in tokens] == [True]
+            clock.advance(1)
+            table.upsert([{"k": 1, "v": 3}])
+            table.gc()
+            assert oldest_ts_of(table) == tokens[0].timestamp, "what is before is gone"
+            with kc.open_table(path, **place) as reader:
+                for handle in (table, reader):
+                    assert handle.scan_token(tokens[0]).to_table()["v"].to_pylist() == [2]
