@@ -9,8 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from kudu_core.common.schema.column_names import checked_name
-from kudu_core.common.schema.declare import Column, check_stored_names, declared_column, stored_columns
-from kudu_core.common.schema.nested_columns import NestedColumn
+from kudu_core.common.schema.declare import (
+    Column,
+    check_stored_names,
+    column_type,
+    declared_column,
+    stored_columns,
+    stored_leaf,
+)
+from kudu_core.common.schema.nested_columns import NestedColumn, with_field
 from kudu_core.common.schema.schema import Schema, StoredColumn, check_size
 from kudu_core.errors import InvalidArgument, shown
 
@@ -45,6 +52,10 @@ def altered(
     names = {c.name for c in columns} | {one.name for one in nested}
     for declared in _declared(add):
         given = declared_column(declared)
+        path = given.name.split(".")
+        if len(path) > 1 and any(one.name == path[0] for one in nested):
+            columns, nested, next_id = _with_field(columns, nested, given, next_id)
+            continue
         made, whole = stored_columns(given, next_id, is_key=False)
         if given.name in names:
             raise InvalidArgument(f"column {given.name!r} exists already")
@@ -60,6 +71,33 @@ def altered(
     after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested))
     check_size(after)
     return after
+
+
+def _with_field(
+    columns: list[StoredColumn], nested: list[NestedColumn], given: Column, next_id: int
+) -> tuple[list[StoredColumn], list[NestedColumn], int]:
+    """Another field of a struct: its leaves beside those that there are."""
+    path = given.name.split(".")
+    whole = next(one for one in nested if one.name == path[0])
+    if not given.nullable or given.default is not None:
+        raise InvalidArgument(f"column {given.name!r}: a field that is added to a struct is NULL at first")
+    type_ = given.type if isinstance(given.type, pa.DataType) else column_type(given).declared
+    grown = replace(whole, type=with_field(whole.type, path, pa.field(path[-1], type_), whole.name))
+    ids = dict(zip((leaf.name for leaf in whole.layout.leaves), whole.ids, strict=True))
+    stored = {column.id: column for column in columns}
+    for place, leaf in enumerate(grown.layout.leaves):
+        if leaf.name not in ids:
+            ids[leaf.name] = next_id
+            stored[next_id] = stored_leaf(grown.layout, place, next_id, given.compression)
+            next_id += 1
+    grown = replace(grown, ids=tuple(ids[leaf.name] for leaf in grown.layout.leaves))
+    after: list[StoredColumn] = []
+    for column in columns:
+        if column.id == whole.ids[0]:
+            after += [stored[id_] for id_ in grown.ids]
+        elif column.id not in whole.ids:
+            after.append(column)
+    return after, [grown if one is whole else one for one in nested], next_id
 
 
 def _whole(schema: Schema, name: str, what: str) -> StoredColumn | NestedColumn:

@@ -24,7 +24,7 @@ from kudu_core.common.schema.schema import (
     encodings_of,
 )
 from kudu_core.common.types import values
-from kudu_core.common.types.nested_layout import is_nested, layout_of
+from kudu_core.common.types.nested_layout import NestedLayout, is_nested, layout_of
 from kudu_core.common.types.types import ColumnType, check_zone, extension_name
 from kudu_core.errors import InvalidArgument, shown
 
@@ -114,14 +114,21 @@ def stored_columns(
         raise InvalidArgument(f"{what}: the encoding of {type_} is 'auto', not {column.encoding!r}")
     nullable = bool(column.nullable)
     layout = layout_of(column.name, type_, nullable)
-    stored = []
-    for place, leaf in enumerate(layout.leaves):
-        declared = Column(leaf.name, leaf.type, leaf.nullable, compression=column.compression)
-        made = store(declared, first_id + place, is_key=False)
-        missing = missing_cell(layout, place)
-        stored.append(replace(made, read_default=missing, write_default=missing))
+    stored = [
+        stored_leaf(layout, place, first_id + place, column.compression)
+        for place in range(len(layout.leaves))
+    ]
     ids = tuple(one.id for one in stored)
     return stored, [NestedColumn(column.name, type_, nullable, column.comment, ids)]
+
+
+def stored_leaf(layout: NestedLayout, place: int, column_id: int, compression: str) -> StoredColumn:
+    """The stored column of a leaf, whose default says that the nested column is NULL."""
+    leaf = layout.leaves[place]
+    declared = Column(leaf.name, leaf.type, leaf.nullable, compression=compression)
+    missing = missing_cell(layout, place)
+    made = store(declared, column_id, is_key=False)
+    return replace(made, read_default=missing, write_default=missing)
 
 
 def check_stored_names(columns: Sequence[StoredColumn]) -> None:

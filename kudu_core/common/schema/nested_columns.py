@@ -115,6 +115,27 @@ def _part_of(whole: NestedColumn, path: tuple[str, ...]) -> NestedColumn | None:
     return whole.part(path)
 
 
+def with_field(type_: pa.DataType, path: Sequence[str], field: pa.Field, place: str) -> pa.DataType:
+    """A struct's type with another field, last, in the struct that the path leads to.
+
+    ``path``: names from the column's on, with the new field's at the end.  ``InvalidArgument`` where it leads
+    to no struct, or the field is there.
+    """
+    if not pa.types.is_struct(type_):
+        raise InvalidArgument(f"column {place!r} is {type_}; a field is added to a struct, outside of lists")
+    fields = list(type_)
+    at = type_.get_field_index(path[1])
+    if len(path) == 2:
+        if at >= 0:
+            raise InvalidArgument(f"column {place!r} has a field {path[1]!r} already")
+        return pa.struct([*fields, field])
+    if at < 0:
+        raise InvalidArgument(f"column {place!r} has no field {path[1]!r}")
+    inner = with_field(fields[at].type, path[1:], field, f"{place}.{path[1]}")
+    fields[at] = fields[at].with_type(inner)
+    return pa.struct(fields)
+
+
 def nested_name(field: pa.Field) -> str:
     """A field of a nested type as text, beside the canonical names of flat types; see ``nested_field``."""
     raw = pa.schema([pa.field("", field.type, field.nullable)]).serialize().to_pybytes()
@@ -156,4 +177,4 @@ def check_leaves(columns: Iterable[StoredColumn], nested: Iterable[NestedColumn]
             taken.add(id_)
 
 
-__all__ = ["NestedColumn", "check_leaves", "is_field", "missing_cell", "nested_field", "nested_name"]
+__all__ = ["NestedColumn", "check_leaves", "is_field", "missing_cell", "nested_field", "nested_name", "with_field"]
