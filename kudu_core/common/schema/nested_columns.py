@@ -177,4 +177,12 @@ def check_leaves(columns: Iterable[StoredColumn], nested: Iterable[NestedColumn]
             taken.add(id_)
 
 
-__all__ = ["NestedColumn", "check_leaves", "is_field", "missing_cell", "nested_field", "nested_name", "with_field"]
+__all__ = [
+    "NestedColumn",
+    "check_leaves",
+    "is_field",
+    "missing_cell",
+    "nested_field",
+    "nested_name",
+    "with_field",
+]
