@@ -307,15 +307,21 @@ class Schema:
 def arrow_schema(columns: Iterable[StoredColumn]) -> pa.Schema:
     """The Arrow schema of these columns as they are stored: types, nullability, and comments as field
     metadata."""
-    return pa.schema([declared_field(c).with_type(c.type.arrow) for c in columns])
+    return pa.schema([pa.field(c.name, c.type.arrow, c.nullable, _metadata_of(c)) for c in columns])
 
 
 def declared_field(column: StoredColumn | NestedColumn) -> pa.Field:
     """A column as its user declared it."""
     if isinstance(column, NestedColumn):
         return column.field
-    metadata = {**column.type.metadata, **({b"comment": column.comment.encode()} if column.comment else {})}
-    return pa.field(column.name, column.type.declared, column.nullable, metadata or None)
+    return pa.field(column.name, column.type.declared, column.nullable, _metadata_of(column))
+
+
+def _metadata_of(column: StoredColumn) -> dict[bytes, bytes] | None:
+    metadata = column.type.metadata if column.type.is_named else {}
+    if column.comment:
+        return {**metadata, b"comment": column.comment.encode()}
+    return metadata or None
 
 
 def _check_counts(columns: int, key_columns: int) -> None:

@@ -126,9 +126,14 @@ class ColumnType:
         return bool(_t.is_string(self.arrow))
 
     @property
+    def is_named(self) -> bool:
+        """Whether it is an extension type, which has a name of its own."""
+        return self.name.startswith(_EXTENSION)
+
+    @property
     def metadata(self) -> dict[bytes, bytes]:
         """Of its fields: what an extension type that this process does not know is called."""
-        if not self.name.startswith(_EXTENSION) or isinstance(self.declared, pa.BaseExtensionType):
+        if not self.is_named or isinstance(self.declared, pa.BaseExtensionType):
             return {}
         return dict(_extension_field(self.name).metadata or {})
 
@@ -163,7 +168,7 @@ class ColumnType:
         return hash(self.name)
 
     def __str__(self) -> str:
-        return str(self.declared) if self.name.startswith(_EXTENSION) else self.name
+        return str(self.declared) if self.is_named else self.name
 
 
 _DTYPE_CODE = {TYPE_UNSIGNED: "u", TYPE_SIGNED: "i", TYPE_FLOAT: "f", TYPE_BOOL: "u"}

@@ -96,9 +96,13 @@ def parse(expression: pc.Expression) -> Node | None:
 
 def parse_serialised(raw: pa.Buffer) -> Node | None:
     """The same of what ``serialised`` has made of an expression."""
-    batch = _literals(raw)
+    return tree_of(*read_serialised(raw))
+
+
+def tree_of(batch: pa.RecordBatch, spelled_as: list[tuple[str, str]]) -> Node | None:
+    """The same of what ``read_serialised`` has read."""
     try:
-        words = iter(_metadata(batch.schema))
+        words = iter(spelled_as)
         key, value = next(words)
         node = _node(key, value, words, batch)
         return None if next(words, None) is not None else node

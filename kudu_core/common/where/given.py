@@ -53,13 +53,17 @@ class AsGiven:
             return expressions.parse(self._expression)
         return expressions.parse_serialised(self._raw)
 
-    def of_stored_types(self, null_test: NullTest) -> AsGiven:
-        """The same of constants and columns as a table stores them (``rewritten.py``)."""
+    def of_stored_types(self, null_test: NullTest) -> tuple[AsGiven, Node | None]:
+        """The same of constants and columns as a table stores them (``rewritten.py``), and its tree."""
         if self._node is not None:
-            return self  # filter lists are made so
+            return self, self._node  # filter lists are made so
         raw = expressions.serialised(self._expression) if self._raw is None else self._raw
-        other = rewritten(raw, null_test)
-        return self if other is None else AsGiven.serialised(other)
+        batch, words = expressions.read_serialised(raw)
+        other = rewritten(batch, words, null_test)
+        if other is None:
+            return self, expressions.tree_of(batch, words)
+        made = AsGiven.serialised(other)
+        return made, made.tree()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AsGiven, (self.expression,)

@@ -27,13 +27,15 @@ def _no_test(name: str) -> None:
     return None
 
 
-def rewritten(raw: pa.Buffer, null_test: NullTest = _no_test) -> pa.Buffer | None:
-    """A serialised expression with other constants and references; None where all can stay.
+def rewritten(
+    batch: pa.RecordBatch, words: Words, null_test: NullTest = _no_test
+) -> pa.Buffer | None:
+    """An expression, as ``expressions.read_serialised`` reads it, with other constants and references; None
+    where all can stay.
 
     ``null_test``: of the name of a column that is stored as several, which of these says where it is NULL,
     and whether it does so by being true or by being NULL itself; None of any other column.
     """
-    batch, words = expressions.read_serialised(raw)
     flat = _null_tests(_flat_references(words), null_test)
     given = batch.columns
     columns = [_plain(column) for column in given]

@@ -120,7 +120,10 @@ class Changes(ArrowResult):
         """``_op``, ``_timestamp``, the projected columns, and ``_before`` with ``images="both"``."""
         shown, keys = self._plan.shown, set(self._plan.schema.key_names)
         fields = [pa.field(OP_COLUMN, pa.string(), False), pa.field(TIMESTAMP_NAME, pa.uint64(), False)]
-        fields += [f.remove_metadata().with_nullable(f.name not in keys) for f in shown.arrow]
+        if shown.is_plain:
+            fields += [pa.field(c.name, c.type.arrow, c.name not in keys) for c in self._plan.columns]
+        else:
+            fields += [f.remove_metadata().with_nullable(f.name not in keys) for f in shown.arrow]
         if self._plan.both:
             fields.append(pa.field(BEFORE_NAME, pa.struct(shown.arrow), True))
         return pa.schema(fields)
