@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kudu_core._ext.base.status import PageError
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema, declared_field
 from kudu_core.common.types.stored_arrays import outward
+from kudu_core.errors import Corruption
 
 Seen = StoredColumn | NestedColumn
 
@@ -92,6 +95,16 @@ class Shown:
         return pa.RecordBatch.from_arrays(self.arrays(batch.columns), schema=self.arrow)
 
 
+@contextmanager
+def damage_in(path: str) -> Iterator[None]:
+    """``Corruption`` of a table for stored cells that do not make the values that their columns were declared
+    to have."""
+    try:
+        yield
+    except PageError as error:
+        raise Corruption(path, 0, str(error)) from None
+
+
 def stored_of(schema: Schema, seen: Iterable[Seen]) -> tuple[StoredColumn, ...]:
     """The stored columns of some that users see, each once."""
     found: dict[int, StoredColumn] = {}
@@ -121,4 +134,4 @@ def picked(
     return stored_of(schema, seen), seen
 
 
-__all__ = ["Seen", "Shown", "picked", "stored_of"]
+__all__ = ["Seen", "Shown", "damage_in", "picked", "stored_of"]

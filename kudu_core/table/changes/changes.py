@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.common.rows.shown import damage_in
 from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ChangesLost, ColumnTooLarge, SnapshotTooOld
@@ -134,7 +135,9 @@ class Changes(ArrowResult):
             kept = self._filtered(piece)
             for lower in range(0, len(kept), BATCH_ROWS):
                 upper = min(lower + BATCH_ROWS, len(kept))
-                yield batch_of(self._plan, kept, lower, upper, schema)
+                with damage_in(self._handle.path):
+                    told = batch_of(self._plan, kept, lower, upper, schema)
+                yield told
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """How many changes there are at which time, without the predicate: (times, (n,) uint64 ascending

@@ -126,7 +126,7 @@ def looked_up(
     block: RowBlock,
     answer: Answer,
     snapshot: int,
-) -> pa.Table | None:
+) -> pa.RecordBatch | None:
     """A row for each key, NULLs where there is none, and which are there; None: they must be read in another
     way.
 
@@ -145,7 +145,7 @@ def looked_up(
         made = rows.batch(STRING_BYTES, answer.places, asked)
     except (NeedsGeneralPath, PageError):
         return None
-    return answer.shown(pa.RecordBatch._import_from_c(made.address, answer.arrow))
+    return pa.RecordBatch._import_from_c(made.address, answer.arrow)
 
 
 __all__ = ["FOUND", "Answer", "PartitionKeys", "are_few", "looked_up"]

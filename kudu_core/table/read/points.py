@@ -16,7 +16,7 @@ from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.keys import EncodedKeys, decode_keys, encode_key, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
-from kudu_core.common.rows.shown import Seen, picked
+from kudu_core.common.rows.shown import Seen, damage_in, picked
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
@@ -194,7 +194,8 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
     if are_few(len(batch)) and not engine.in_store:  # there it is the wait for pages that counts
         found = looked_up(views, shares, batch, block, answer, snapshot)
         if found is not None:
-            return found
+            with damage_in(engine.path):
+                return answer.shown(found)
     looks = []
     for (_, rows), view in zip(shares.pairs(), views, strict=True):
         whole = len(rows) == len(batch)
@@ -204,7 +205,8 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
             looks.append(look)
     pieces = [_look_up(look, answer.read) for look in looks]
     pieces = [piece for piece in pieces if len(piece.places)]
-    return answer.shown(_assembled(engine, chosen, answer.arrow, block, pieces))
+    with damage_in(engine.path):
+        return answer.shown(_assembled(engine, chosen, answer.arrow, block, pieces))
 
 
 def _answer(engine: Engine, columns: Sequence[StoredColumn], seen: Sequence[Seen]) -> Answer:

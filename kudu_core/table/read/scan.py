@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.rows.shown import Shown, damage_in
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.run.clock import time_of
+from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
-from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
@@ -38,6 +37,7 @@ from kudu_core.rowset.scan.scan import (
     units,
 )
 from kudu_core.table.read.arrow_out import ArrowResult, first_of
+from kudu_core.table.read.column_bounds import ends_of, known_bounds
 from kudu_core.table.read.explain import Explained, explained
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, check_columns, planned_tablets
@@ -141,7 +141,13 @@ class Scan(ArrowResult):
         takes all of them."""
         shown = self._plan.shown
         read = self._read_batches(whole=whole)
-        return read if shown is None else map(shown.batch, read)
+        return read if shown is None else self._shown(shown, read)
+
+    def _shown(self, shown: Shown, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            with damage_in(self._handle.path):
+                seen = shown.batch(batch)
+            yield seen
 
     def _read_batches(self, *, whole: bool) -> Iterator[pa.RecordBatch]:
         plan = self._plan
@@ -208,21 +214,24 @@ class Scan(ArrowResult):
         """
         if self._plan.limit is not None:
             raise InvalidArgument("min_max of a scan with limit= is not defined: any rows may be in it")
-        return self._handle.again_where_lost(lambda: self._min_max(self._plan.schema.column(column)))
+        chosen = self._plan.schema.seen(column)
+        if isinstance(chosen, NestedColumn):
+            raise InvalidArgument(f"min_max: column {column!r} is {chosen.type}, whose values have no order")
+        return self._handle.again_where_lost(lambda: self._min_max(chosen))
 
     def _min_max(self, chosen: StoredColumn) -> tuple[Any, Any]:
         plan, counts = self._plan, ScanCounts()
         whole = plan.filter is None and plan.lower is None and plan.upper is None
         lows, highs, left = list[Any](), list[Any](), list[RowsAt]()
         for source in self._sources(counts):
-            known = _known_bounds(source, chosen) if whole else None
+            known = known_bounds(source, chosen) if whole else None
             if known is None:
                 left.append(source)
             elif known:
                 lows.append(known[0])
                 highs.append(known[1])
         for selected in self._read(left, plan.spec_of((chosen,)), counts):
-            ends = _ends(selected.columns[chosen.id], chosen.type)
+            ends = ends_of(selected.columns[chosen.id], chosen.type)
             if ends is not None:
                 lows.append(ends[0])
                 highs.append(ends[1])
@@ -370,38 +379,6 @@ class ArrivedScan(Scan):
     @cached_property
     def _plan(self) -> ScanPlan:
         return self._handle.steady(lambda engine: self._sent.planned(engine.schema))
-
-
-def _known_bounds(source: RowsAt, column: StoredColumn) -> tuple[Any, ...] | None:
-    """(min, max) of a column, physical, by the statistics of its rowset, () if it has no value that compares;
-    None where they are not exactly those of the rows that are seen."""
-    if not isinstance(source, DiskRowsAt) or not source.all_live or source.touches(column.id):
-        return None
-    if not source.has(column.id):
-        return None
-    zone = source.file.zone(column.id)
-    if zone.empty:
-        return ()
-    low, high = zone.physical_bounds(column.type)
-    if low is None or high is None or not (zone.minimum_exact and zone.maximum_exact):
-        return None
-    return low, high
-
-
-def _ends(column: ColumnBuffers, type_: ColumnType) -> tuple[Any, Any] | None:
-    """The smallest and the largest value as physical ones, None where there is none that compares."""
-    array = column.to_arrow(type_)
-    if type_.is_temporal:  # as numbers: Python has not all of them as dates
-        array = array.view(pa.int32() if type_.width == 4 else pa.int64())
-    elif type_.is_string:
-        array = array.view(pa.binary())
-    found = pc.min_max(array)
-    if not found["min"].is_valid:
-        return None
-    low, high = found["min"].as_py(), found["max"].as_py()
-    if type_.kind == TYPE_DECIMAL:
-        return values.physical(type_, low), values.physical(type_, high)
-    return low, high
 
 
 __all__ = ["Scan", "count", "open_scan"]

@@ -101,6 +101,12 @@ def test_what_a_predicate_cannot_ask_is_refused(table: kc.Table, where: Any, why
         table.count(where)
 
 
+def test_a_nested_column_has_no_smallest_value(table: kc.Table) -> None:
+    assert table.scan().min_max("a.b") == (1, 1)
+    with pytest.raises(kc.InvalidArgument, match="'a' is struct"):
+        table.scan().min_max("a")
+
+
 def test_set_addresses_a_column_or_a_field(table: kc.Table) -> None:
     one = F("k") == 1
     table.update(where=one, set={"a.b": F("a.b") + 1, "a.c": None})
