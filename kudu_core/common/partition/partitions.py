@@ -336,14 +336,10 @@ class PartitionSchema:
         sought = Range(*wanted)
         return [i for i, r in enumerate(self.ranges) if r.overlaps(sought) and (dropped or not r.dropped)]
 
-    # ---- for people
-
     def describe(self, partition: Partition) -> str:
         """Such as ``hash(host) = 3 of 8, range(day) = ['2024-01-01', open)``."""
-        parts = [
-            f"hash({self._names(h.column_ids)}) = {bucket} of {h.buckets}"
-            for h, bucket in zip(self.hashes, partition.buckets, strict=True)
-        ]
+        hashed = zip(self.hashes, partition.buckets, strict=True)
+        parts = [f"hash({self._names(h.column_ids)}) = {bucket} of {h.buckets}" for h, bucket in hashed]
         if partition.range is not None:
             gone = " (dropped)" if partition.range.dropped else ""
             parts.append(f"range({self._names(self.range_ids)}) = {self._show(partition.range)}{gone}")
@@ -353,9 +349,8 @@ class PartitionSchema:
     def told(self) -> str:
         """Such as ``hash(host) into 8, range(day) of 3``."""
         parts = [f"hash({self._names(h.column_ids)}) into {h.buckets}" for h in self.hashes]
-        if self.range_ids:
-            parts.append(f"range({self._names(self.range_ids)}) of {sum(not r.dropped for r in self.ranges)}")
-        return ", ".join(parts) or "one partition"
+        ranges = f"range({self._names(self.range_ids)}) of {sum(not r.dropped for r in self.ranges)}"
+        return ", ".join([*parts, *([ranges] if self.range_ids else [])]) or "one partition"
 
     def __repr__(self) -> str:
         return f"<PartitionSchema {self.told}>"

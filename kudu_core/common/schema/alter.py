@@ -52,6 +52,7 @@ def altered(
     names = {c.name for c in columns} | {one.name for one in nested}
     for declared in _declared(add):
         given = declared_column(declared)
+        checked_name(given.name)
         path = given.name.split(".")
         if len(path) > 1 and any(one.name == path[0] for one in nested):
             columns, nested, next_id = _with_field(columns, nested, given, next_id)

@@ -9,18 +9,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from kudu_core.common.format.members import flag, integer, text
 from kudu_core.common.run.cached import cached_property
+from kudu_core.common.schema.rowcodec import CodecColumn
 from kudu_core.common.types.nested_layout import NestedLayout, layout_of
 from kudu_core.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from kudu_core.common.schema.schema import StoredColumn
-
 
 _NESTED = "nested["
 
@@ -163,7 +160,7 @@ def missing_cell(layout: NestedLayout, leaf: int) -> Any:
     return True if one.type.name == "bool" else b""
 
 
-def check_leaves(columns: Iterable[StoredColumn], nested: Iterable[NestedColumn]) -> None:
+def check_leaves(columns: Iterable[CodecColumn], nested: Iterable[NestedColumn]) -> None:
     """``ValueError`` unless nested columns are stored by some of the columns, each by its own."""
     by_id = {column.id: column for column in columns}
     taken: set[int] = set()

@@ -292,8 +292,7 @@ def _read_decimal(name: str) -> ColumnType | None:
     most = DECIMAL_DIGITS[bits]
     if not 1 <= precision <= most or not 0 <= scale <= precision:
         raise InvalidArgument(
-            f"{name}: a decimal of {bits} bits has a precision of 1 to {most} and a scale of 0 to the "
-            "precision"
+            f"{name}: a decimal has a precision of 1 to {most} and a scale of 0 to the precision"
         )
     make = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}[bits]
     name = f"decimal{bits}({precision},{scale})"

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
+from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.common.schema.nested_columns import NestedColumn, nested_field, nested_name
 from kudu_core.common.schema.schema import Schema
@@ -255,6 +256,8 @@ def check_rows(batch: pa.RecordBatch) -> None:
     """Refuse a batch that is not sound in every buffer and cell, before anything copies its rows."""
     for array, name in zip(batch.columns, batch.schema.names, strict=True):
         check_layout(array, name)
+        if pa.types.is_decimal128(array.type):  # of the smallest number Arrow finds its digits few enough
+            ColumnBuffers.from_arrow(array, ColumnType.from_arrow(array.type), name)
 
 
 def binary_cells(cells: Sequence[bytes]) -> pa.Array:

@@ -29,6 +29,7 @@ GUARDED = {
     "get": ("get", "get of a tuple", "get of a dict"),
     "get_many": ("get_many", "get_many of an array"),
     "scan": ("scan", "key_range"),
+    "head": ("scan",),
     "count": ("count",),
     "changes": ("changes",),
     "scan_tokens": ("scan_tokens",),
@@ -43,7 +44,8 @@ FOREIGN = {"data", "keys", "key", "where", "set", "key_range", "add", "columns",
 OWN = {
     "add_range", "at", "batch_rows", "budget_s", "by", "dictionary", "drop", "drop_range", "dst", "full",
     "images", "limit", "net", "on_conflict", "on_error", "on_missing", "on_repeat", "options", "order",
-    "rename", "self", "since", "storage_options", "target_rows", "token", "txn", "until", "wait", "_requests",
+    "n", "rename", "self", "since", "storage_options", "target_rows", "token", "txn", "until", "wait",
+    "_requests",
 }  # fmt: skip
 """Names of arguments that carry none: choices, numbers, times, paths, and what the table itself gave out."""
 
@@ -76,7 +78,8 @@ def test_every_method_that_takes_foreign_data_has_a_door() -> None:
 def test_every_column_type_has_hostile_and_odd_arrays() -> None:
     from kudu_core.common.types.types import _SIMPLE
 
-    names = {type_.name for type_ in _SIMPLE}
+    # Arrays as they are stored; these types are given in no such array, but in one of their own.
+    names = {type_.name for type_ in _SIMPLE} - {"uuid", "month_day_nano_interval", "null"}
     assert names <= {case.column for case in HOSTILE}
     assert names <= {case.column for case in ODD}
     assert any(name.startswith("decimal128") for name in VALUES)

@@ -27,8 +27,6 @@ STAYS = {
     "check_pins": "an invariant of docs/protocol.md; tests ask for it at every step",
     "limit_data": "lets tests fill a column without 2 GiB",
     "murmur3_one": "the hash of one key, by which tests ask kernels for it",
-    "layout_of": "nested columns, which no schema has yet",
-    "null_test": "nested columns, which no schema has yet",
     "append_cell": "a kernel in one cell, by which the tests of columns in memory fill them",
 }
 

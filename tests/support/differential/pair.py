@@ -396,7 +396,6 @@ class Pair:
             cells.as_seen(cells.to_arrow(column, self.case.by_name(name).arrow))
             for name, column in zip(self.names, zip(*rows, strict=True), strict=True)
         ]
-        numbered = pa.table([*arrays, pa.array(range(len(rows)))], names=[*self.names, "number of row"])
-        passing = numbered.filter(of_stored_types(expression(self.case, where)))
-        found = set(passing["number of row"].to_pylist())
-        return [number in found for number in range(len(rows))]
+        numbered = pa.table([*arrays, pa.array(range(len(rows)))], names=[*self.names, "#"])
+        found = set(numbered.filter(of_stored_types(expression(self.case, where)))["#"].to_pylist())
+        return [place in found for place in range(len(rows))]

@@ -92,6 +92,11 @@ LAZY: dict[str, Call] = {
     "change_token": _change_share,
     "to_dataset": lambda p, t: t.to_dataset().to_table().num_rows,
     "snapshot": lambda p, t: t.snapshot().scan().count(),
+    "lazy": lambda p, t: t.lazy().collect().height,
+    "head": lambda p, t: t.head(ROWS).num_rows,
+    "to_table": lambda p, t: t.to_table().num_rows,
+    "to_pandas": lambda p, t: len(t.to_pandas()),
+    "to_polars": lambda p, t: t.to_polars().height,
 }
 WRITES = {"insert", "upsert", "update", "delete", "apply", "batch"}
 UPKEEP = {"alter", "flush", "compact", "maintain", "gc"}

@@ -14,6 +14,7 @@ import pytest
 
 import kudu_core as kc
 from tests.support.cases.comparisons import COLUMNS, PREDICATES
+from tests.support.cases.constants import of_stored_types
 from tests.support.tables import Make
 
 F = pc.field
@@ -22,8 +23,6 @@ ROWS = pa.table({"k": pa.array(range(1, 5), pa.int64()), **COLUMNS})
 KNOWN = [
     F("float64") > 1_600_000_000_000_000_000,
     F("float32") < 2**25,
-    F("float32") < pa.scalar(1.0, pa.float16()),
-    F("string") == pa.scalar("a", pa.string_view()),
     F("decimal_38_0") == pa.scalar("1.00").cast(pa.decimal128(3, 2)),
     (F("k") > 2.5) & (F("string") > 5),
     (F("k") == 9) & (F("time") < pa.scalar(0, pa.timestamp("us", "UTC"))),
@@ -79,7 +78,7 @@ def test_types_are_refused_or_answered_everywhere(
             expected = REFUSED if is_refused_for_no_row(where) else 0
             assert outcome(lambda: table.delete(where=nobody).deleted) == expected, where  # noqa: B023
         with suppress(pa.ArrowException):  # for the types, or for a row that the comparison rules out
-            assert first == ROWS.filter(where)["k"].to_pylist(), where
+            assert first == ROWS.filter(of_stored_types(where))["k"].to_pylist(), where
         answers.append(first)
     assert answers[: len(KNOWN)] == [REFUSED] * len(KNOWN)
     assert any(answer != REFUSED for answer in answers)
@@ -88,7 +87,7 @@ def test_types_are_refused_or_answered_everywhere(
 def is_refused_for_no_row(where: pc.Expression) -> bool:
     """For a row of NULLs: whatever that fails for is a matter of types here."""
     try:
-        ROWS.slice(3).filter(where)
+        ROWS.slice(3).filter(of_stored_types(where))
     except pa.ArrowException:
         return True
     return False

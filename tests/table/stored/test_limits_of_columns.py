@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.schema import schema
+from kudu_core.common.schema import column_names, schema
 from kudu_core.errors import InvalidArgument
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import engine_of
@@ -200,7 +200,7 @@ def test_a_name_in_a_file_is_one_that_a_column_may_have(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(fs, [Column("k", "int64"), Column("x" * 256, "int8")]).close()
-    monkeypatch.setattr(schema, "MAX_NAME_BYTES", 255)
+    monkeypatch.setattr(column_names, "MAX_NAME_BYTES", 255)
     unreadable(fs, "256 bytes; at most 255")
 
 
