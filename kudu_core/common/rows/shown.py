@@ -71,6 +71,8 @@ class Shown:
         """Arrays of the stored columns as they are seen.
 
         ``absent``: (rows,) bool, rows that are not there: nested columns are NULL, whatever is stored."""
+        if self.is_plain:
+            return list(stored)
         if absent is not None and not absent.any():
             absent = None
         return [self._array(one, stored, absent) for one in self._seen]
