@@ -392,10 +392,8 @@ class Pair:
         """Which whole rows pass a predicate, as pyarrow says."""
         if where is None or not rows:
             return [True] * len(rows)
-        arrays = [
-            cells.as_seen(cells.to_arrow(column, self.case.by_name(name).arrow))
-            for name, column in zip(self.names, zip(*rows, strict=True), strict=True)
-        ]
+        named = zip(self.names, zip(*rows, strict=True), strict=True)
+        arrays = [cells.as_seen(cells.to_arrow(cut, self.case.by_name(name).arrow)) for name, cut in named]
         numbered = pa.table([*arrays, pa.array(range(len(rows)))], names=[*self.names, "#"])
         found = set(numbered.filter(of_stored_types(expression(self.case, where)))["#"].to_pylist())
         return [place in found for place in range(len(rows))]
