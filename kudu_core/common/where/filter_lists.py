@@ -132,7 +132,7 @@ def _literal(value: Any, type_: ColumnType) -> Literal | None:
             return Literal(seen_scalar(type_, stored_scalar(type_, value)))
         except InvalidArgument:
             return None
-    if type(value) is not _NATIVE.get(type_.name) or value != value:
+    if type(value) is not _NATIVE.get(type_.value.name) or value != value:
         return None
     try:
         return Literal.plain(type_, values.exact(type_, value))
