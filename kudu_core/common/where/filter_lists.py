@@ -119,7 +119,7 @@ def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
             return pa.array(cells)
         except OverflowError:  # Arrow takes integers for int64 unless it is told otherwise
             return pa.array(cells, type_.arrow)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InvalidArgument(f"filter on {name!r}: {error}") from None
 
 
