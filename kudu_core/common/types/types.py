@@ -259,8 +259,8 @@ def _name_of(arrow: pa.DataType) -> str | None:
         if value is None or value.startswith("dictionary["):
             return value
         return f"dictionary[{value},ordered]" if arrow.ordered else f"dictionary[{value}]"
-    if isinstance(arrow, pa.BaseExtensionType) and _name_of(arrow.storage_type) is not None:
-        return extension_name(pa.field("", arrow))
+    if isinstance(arrow, pa.BaseExtensionType) and not _t.is_run_end_encoded(arrow.storage_type):
+        return None if _name_of(arrow.storage_type) is None else extension_name(pa.field("", arrow))
     return None
 
 

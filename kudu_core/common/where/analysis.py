@@ -49,6 +49,8 @@ class Term:
         """The constants as physical values, ascending."""
         if isinstance(self.value, Listed):
             return self.value.physical
+        if self.op == "prefix":  # of a type whose values have so many bytes it is no value
+            return [self.value.encode() if isinstance(self.value, str) else self.value]
         given = self.value if self.op == "in" else (self.value,)
         return sorted({values.physical(self.type, value) for value in given})
 

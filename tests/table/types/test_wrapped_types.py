@@ -153,3 +153,48 @@ def test_a_default_with_nanoseconds_without_pandas_hinders_nothing_else(make: Ma
     told = [sys.executable, "-c", WITHOUT_PANDAS, table.path]
     done = subprocess.run(told, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.binary(3)], ids=str)
+def test_a_dictionary_of_text_in_a_struct_is_read_with_it(make: Make, text: pa.DataType) -> None:
+    value: Any = b"abc" if pa.types.is_fixed_size_binary(text) else "abc"
+    coded = pa.dictionary(pa.int32(), text)
+    table = make(pa.schema([("id", pa.int64()), ("v", pa.struct([("a", coded)]))]), ["id"])
+    table.insert([{"id": 1, "v": {"a": value}}, {"id": 2, "v": None}])
+    for _ in range(2):
+        found = table.scan(["v", "v.a"], order="key").to_table()
+        assert found.to_pylist() == [{"v": {"a": value}, "v.a": value}, {"v": None, "v.a": None}]
+        assert found.schema.field("v.a").type == found.schema.field("v").type.field("a").type == coded
+        table.flush()
+
+
+@pytest.mark.parametrize("type_", [pa.binary(3), pa.dictionary(pa.int32(), pa.binary(3)), pa.uuid()], ids=str)
+def test_cells_of_a_fixed_size_begin_with_less(make: Make, type_: pa.DataType) -> None:
+    size = 16 if type_ == pa.uuid() else 3
+    table = make(pa.schema([("id", pa.int64()), ("v", type_)]), ["id"])
+    table.insert([{"id": 1, "v": b"ab".ljust(size, b"c")}, {"id": 2, "v": b"x" * size}, {"id": 3, "v": None}])
+    for _ in range(2):
+        for where in (pc.starts_with(pc.field("v"), b"ab"), pc.match_like(pc.field("v"), "ab%")):
+            assert table.count(where) == table.scan(where=where).to_table().num_rows == 1
+        table.flush()
+
+
+def test_a_key_of_a_fixed_size_begins_with_less(make: Make) -> None:
+    halves = kc.RangePartition(["id"], bounds=[(None, (b"b\0\0",)), ((b"b\0\0",), None)])
+    table = make(pa.schema([("id", pa.binary(3)), ("n", pa.int64())]), ["id"], partition_by=halves)
+    table.insert({"id": [b"abc", b"xyz"], "n": [1, 2]})
+    table.flush()
+    for first in (b"a", b"xy"):
+        assert table.scan(where=pc.starts_with(pc.field("id"), first)).to_table().num_rows == 1
+
+
+def test_the_bytes_of_a_long_decimal_are_no_text(make: Make) -> None:
+    table = make(pa.schema([("id", pa.int64()), ("v", pa.decimal256(60, 2))]), ["id"])
+    with pytest.raises(kc.InvalidArgument, match="starts_with"):
+        table.count(pc.starts_with(pc.field("v"), b"a"))
+
+
+def test_an_extension_type_of_runs_is_no_column_type(make: Make) -> None:
+    runs = Marked(pa.run_end_encoded(pa.int32(), pa.string()))
+    with pytest.raises(kc.InvalidArgument, match="is not a column type"):
+        make(pa.schema([("id", pa.int64()), ("v", runs)]), ["id"])
