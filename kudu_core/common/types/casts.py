@@ -74,7 +74,7 @@ def _decoded(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         return _decoded(array.storage)
     if _t.is_dictionary(array.type):
-        return _decoded(stored_arrays.decoded(array))
+        return _decoded(stored_arrays.dictionary_values(array))
     if _t.is_run_end_encoded(array.type):
         return _decoded(pc.run_end_decode(array))
     return array

@@ -33,7 +33,7 @@ def inward(array: pa.Array, type_: ColumnType, name: str = "", first_row: int = 
         check_sizes(array, type_, name, first_row)
         return array
     if type_.is_dictionary and _t.is_dictionary(array.type):
-        array = decoded(array)
+        array = dictionary_values(array)
     if _t.is_null(array.type):
         return pa.nulls(len(array), type_.arrow)
     if _t.is_float16(array.type):
@@ -49,7 +49,7 @@ def inward(array: pa.Array, type_: ColumnType, name: str = "", first_row: int = 
     return array.cast(type_.arrow)
 
 
-def decoded(array: pa.DictionaryArray) -> pa.Array:
+def dictionary_values(array: pa.DictionaryArray) -> pa.Array:
     """A dictionary's values in their rows, views as strings: Arrow takes none of those by their codes."""
     values = array.dictionary
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(values.type)
@@ -206,4 +206,4 @@ def _numbers(ordered: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return flipped[:, ::-1].copy().reshape(-1)
 
 
-__all__ = ["check_size", "check_sizes", "check_stored", "decoded", "inward", "outward"]
+__all__ = ["check_size", "check_sizes", "check_stored", "dictionary_values", "inward", "outward"]
