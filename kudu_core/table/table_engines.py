@@ -36,7 +36,7 @@ class TableEngines(HandleOwner):
         Raises
         ------
         NotSupported
-            There is no Polars.
+            There is no Polars, or it has no type for a column: decimals of more than 38 digits, intervals.
         SnapshotTooOld, SnapshotInFuture
             As ``scan``.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -124,3 +125,11 @@ def test_an_integer_in_a_list_of_filters_is_a_float_if_it_is_exact_as_one(column
     for inexact in (2**60 + 1, 10**400):
         with pytest.raises(InvalidArgument):
             compile_where([(column, "=", inexact)], SCHEMA)
+
+
+@pytest.mark.parametrize("value", [np.datetime64("2024-01-01"), np.timedelta64(1, "D")], ids=repr)
+@pytest.mark.parametrize("column", ["int64", "string", "float64"])
+def test_values_that_arrow_has_no_type_for_are_refused_as_ours(column: str, value: object) -> None:
+    for given in ((column, "==", value), (column, "in", [value])):
+        with pytest.raises(InvalidArgument):
+            compile_where([given], SCHEMA)

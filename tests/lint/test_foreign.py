@@ -27,10 +27,13 @@ READING: dict[str, dict[str, str]] = {
         "common/types/nested_assemble.py": "of columns that the table has stored",
     },
     "dictionary_decode": {
+        "common/types/stored_arrays.py": "of dictionary_values",
+        "common/types/nested_casts.py": "after check_layout",
+    },
+    "dictionary_values": {
         "common/types/casts.py": "after check_bytes",
         "common/types/stored_arrays.py": "after check_bytes",
         "common/where/rewritten.py": "after validate(full=True)",
-        "common/types/nested_casts.py": "after check_layout",
     },
     "run_end_decode": {"common/types/casts.py": "after check_bytes"},
     "combine_chunks": {

@@ -158,7 +158,7 @@ def _checked_cells(name: str, cells: list[Any], column: StoredColumn, first: int
 
 
 def _rounded(name: str, array: pa.Array, type_: ColumnType) -> pa.Array:
-    narrow = pc.cast(array, type_.declared, safe=False)
+    narrow = pc.cast(array, type_.value.declared, safe=False)
     overflow = pc.and_(pc.is_inf(narrow.cast(pa.float64())), pc.is_finite(array))
     if pc.any(overflow).as_py():
         raise InvalidArgument(f"column {name!r}: a value lies outside the range of {type_}")

@@ -209,7 +209,7 @@ def store(column: Column, column_id: int, *, is_key: bool) -> StoredColumn:
     if column.default is not None:
         default = values.exact(type_, column.default, f"column {column.name!r}, default")
     nullable = bool(column.nullable) and not is_key
-    if type_.name == "null" and not nullable:
+    if type_.value.name == "null" and not nullable:
         raise InvalidArgument(f"column {column.name!r}: a column of type null is nullable")
     stored = StoredColumn(
         column_id,

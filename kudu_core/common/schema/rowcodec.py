@@ -152,8 +152,15 @@ def row_shape(columns: Sequence[CodecColumn]) -> RowShape:
         [c.id for c in columns],
         [tag(c.type) for c in columns],
         [_decoder(c) for c in columns],
-        [None if c.read_default is None else values.exact(c.type, c.read_default) for c in columns],
+        [_shown_default(c) for c in columns],
     )
+
+
+def _shown_default(column: CodecColumn) -> Any:
+    """A default that Python has no value for, without pandas, must not keep other columns from being read."""
+    if column.read_default is None:
+        return None
+    return values.python_or_scalar(column.type, values.physical(column.type, column.read_default))
 
 
 def raw_shape(columns: Sequence[CodecColumn]) -> RowShape:
@@ -169,7 +176,8 @@ def raw_shape(columns: Sequence[CodecColumn]) -> RowShape:
 
 def tag(type_: ColumnType) -> int:
     """How the kernel makes values of the type's cells."""
-    if type_.name in _BY_PYTHON or type_.is_long_decimal or (type_.is_temporal and not _is_common(type_)):
+    made = type_.value.name in _BY_PYTHON or type_.is_long_decimal
+    if made or (type_.is_temporal and not _is_common(type_)):
         return TAGS["other"]
     if type_.kind == TYPE_BINARY:
         return TAGS["text"] if type_.is_string else TAGS["bytes"]
@@ -196,12 +204,12 @@ _NO_FORMAT = b""
 
 def is_checked(type_: ColumnType) -> bool:
     """Whether not every value of a cell's size is one of the type: then it is checked by the general path."""
-    return type_.is_narrower or type_.name in _BY_PYTHON or limits(type_) is not None
+    return type_.is_narrower or type_.value.name in _BY_PYTHON or limits(type_) is not None
 
 
 def _is_common(type_: ColumnType) -> bool:
     """Whether a type of times is one that the kernel knows."""
-    return type_.name in ("date32", "timestamp[us]") or (type_.is_utc and type_.arrow.unit == "us")
+    return type_.value.name in ("date32", "timestamp[us]") or (type_.is_utc and type_.arrow.unit == "us")
 
 
 def _decoder(column: CodecColumn) -> Callable[[bytes], Any]:

@@ -52,8 +52,8 @@ def _brought(array: pa.Array, type_: ColumnType, name: str, first_row: int) -> p
     if _t.is_null(plain.type):
         return pa.nulls(len(plain), type_.arrow)
     if type_.is_long_decimal:
-        plain = _to_decimal(plain, type_.declared)
-    if plain.type == type_.declared or type_.kind == TYPE_BINARY:
+        plain = _to_decimal(plain, type_.value.declared)
+    if plain.type == type_.value.declared or type_.kind == TYPE_BINARY:
         return stored_arrays.inward(plain, type_, name, first_row)
     return _cast(plain, type_)
 
@@ -74,7 +74,7 @@ def _decoded(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         return _decoded(array.storage)
     if _t.is_dictionary(array.type):
-        return _decoded(array.dictionary_decode())
+        return _decoded(stored_arrays.dictionary_values(array))
     if _t.is_run_end_encoded(array.type):
         return _decoded(pc.run_end_decode(array))
     return array
@@ -82,20 +82,20 @@ def _decoded(array: pa.Array) -> pa.Array:
 
 def _permitted(source: pa.DataType, type_: ColumnType) -> bool:
     """Whether values of ``source`` mean the same thing as values of the column."""
-    if type_.name == "null":
+    if type_.value.name == "null":
         return False
     if type_.is_string:
         return bool(_t.is_string(source) or _t.is_large_string(source) or source == pa.string_view())
     if type_.is_long_decimal:
         return bool(_t.is_decimal(source) or _t.is_integer(source))
-    if type_.name == "month_day_nano_interval":
+    if type_.value.name == "month_day_nano_interval":
         return bool(_t.is_interval(source))
     if type_.width == 0:
         binary = _t.is_binary(source) or _t.is_large_binary(source) or source == pa.binary_view()
         return bool(binary or _t.is_fixed_size_binary(source))
     if type_.kind == TYPE_BOOL:
         return bool(_t.is_boolean(source))
-    if type_.name == "bool8":
+    if type_.value.name == "bool8":
         return bool(_t.is_boolean(source) or _t.is_int8(source))
     if type_.kind == TYPE_FLOAT:
         return bool(_t.is_floating(source) or _t.is_integer(source))
@@ -119,7 +119,7 @@ def _cast(array: pa.Array, type_: ColumnType) -> pa.Array:
         return _cast_days(array)
     result = pc.cast(array, type_.arrow)
     if type_.kind == TYPE_FLOAT and _t.is_floating(array.type):
-        _check_narrowed(array, result, type_.declared)
+        _check_narrowed(array, result, type_.value.declared)
     return result
 
 

@@ -33,7 +33,7 @@ def inward(array: pa.Array, type_: ColumnType, name: str = "", first_row: int = 
         check_sizes(array, type_, name, first_row)
         return array
     if type_.is_dictionary and _t.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = dictionary_values(array)
     if _t.is_null(array.type):
         return pa.nulls(len(array), type_.arrow)
     if _t.is_float16(array.type):
@@ -47,6 +47,15 @@ def inward(array: pa.Array, type_: ColumnType, name: str = "", first_row: int = 
     if _t.is_decimal256(array.type) and _t.is_binary(type_.arrow):
         return _as_binary(array, _ordered(_cells(array, LONG_DECIMAL_BYTES, np.uint8)))
     return array.cast(type_.arrow)
+
+
+def dictionary_values(array: pa.DictionaryArray) -> pa.Array:
+    """A dictionary's values in their rows, views as strings: Arrow takes none of those by their codes."""
+    values = array.dictionary
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(values.type)
+    if plain is not None:
+        array = pa.DictionaryArray.from_arrays(array.indices, values.cast(plain))
+    return array.dictionary_decode()
 
 
 def outward(array: pa.Array, type_: ColumnType) -> pa.Array:
@@ -197,4 +206,4 @@ def _numbers(ordered: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return flipped[:, ::-1].copy().reshape(-1)
 
 
-__all__ = ["check_size", "check_sizes", "check_stored", "inward", "outward"]
+__all__ = ["check_size", "check_sizes", "check_stored", "dictionary_values", "inward", "outward"]

@@ -152,11 +152,10 @@ def _timestamp(type_: ColumnType) -> Callable[[Any, str], int]:
                 raise InvalidArgument(f"{what}: a {type_} needs a time with a zone; {shown(value)} has none")
         elif value.tzinfo is not None:
             raise InvalidArgument(f"{what}: a {type_} has no zone; {shown(value)} has one")
-        nanos = getattr(value, "nanosecond", 0)
-        if nanos:  # pandas' own subtraction would keep them
-            value = value.replace(nanosecond=0)  # type: ignore[call-arg]
+        if getattr(value, "nanosecond", 0):  # of pandas, which has none but in times that it counts in them
+            return in_unit(int(value.value), value, what)  # type: ignore[attr-defined]
         micros = (value - (_EPOCH_UTC if aware else _EPOCH)) // _MICROSECOND
-        return in_unit(micros * 1000 + nanos, value, what)
+        return in_unit(micros * 1000, value, what)
 
     return convert
 

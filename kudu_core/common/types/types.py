@@ -55,6 +55,8 @@ class ColumnType:
     kind: int
     declared: pa.DataType = None
     """What goes in and out; None: ``arrow``."""
+    values: ColumnType | None = None
+    """Of a dictionary or an extension type: the type of what it is made of; see ``value``."""
 
     def __post_init__(self) -> None:
         if self.declared is None:
@@ -74,6 +76,11 @@ class ColumnType:
         return _parse(name)
 
     @property
+    def value(self) -> ColumnType:
+        """What one cell is, without the dictionaries and extensions around it."""
+        return self if self.values is None else self.values.value
+
+    @property
     def is_converted(self) -> bool:
         """Whether cells are stored as another Arrow type than the declared one."""
         return self.declared is not self.arrow
@@ -88,12 +95,12 @@ class ColumnType:
         """Whether not every array of ``arrow`` is one of this type."""
         if not self.is_converted:
             return False
-        return self.name in ("float16", "null") or self.cell_bytes is not None or self.is_long_decimal
+        return self.value.name in ("float16", "null") or self.cell_bytes is not None or self.is_long_decimal
 
     @property
     def is_key_type(self) -> bool:
         """Whether a primary key may hold it: what has an order that its cells have too."""
-        return self.kind not in (TYPE_FLOAT, TYPE_BOOL) and self.name not in _WITHOUT_ORDER
+        return self.kind not in (TYPE_FLOAT, TYPE_BOOL) and self.value.name not in _WITHOUT_ORDER
 
     @property
     def is_timestamp(self) -> bool:
@@ -140,7 +147,7 @@ class ColumnType:
     @property
     def is_long_decimal(self) -> bool:
         """Whether it is a decimal that is stored as bytes in the order of the numbers."""
-        return self.kind == TYPE_BINARY and bool(_t.is_decimal(self.declared))
+        return self.kind == TYPE_BINARY and bool(_t.is_decimal(self.value.declared))
 
     @property
     def is_dictionary(self) -> bool:
@@ -150,7 +157,8 @@ class ColumnType:
     @property
     def cell_bytes(self) -> int | None:
         """How many bytes each value of a binary type has; None: any number."""
-        return _CELL_BYTES.get(self.name) or (_fixed_size(self.name) if self.kind == TYPE_BINARY else None)
+        name = self.value.name
+        return _CELL_BYTES.get(name) or (_fixed_size(name) if self.kind == TYPE_BINARY else None)
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -235,7 +243,7 @@ MOST_FIXED_BYTES = 1 << 20
 
 def _name_of(arrow: pa.DataType) -> str | None:
     """The canonical name of the type that gives an Arrow type back; None where there is none."""
-    found = _NAME_BY_ARROW.get(arrow)
+    found = None if isinstance(arrow, pa.ExtensionType) else _NAME_BY_ARROW.get(arrow)  # no hash
     if found is not None:
         return found
     if _t.is_timestamp(arrow):
@@ -251,8 +259,8 @@ def _name_of(arrow: pa.DataType) -> str | None:
         if value is None or value.startswith("dictionary["):
             return value
         return f"dictionary[{value},ordered]" if arrow.ordered else f"dictionary[{value}]"
-    if isinstance(arrow, pa.BaseExtensionType) and _name_of(arrow.storage_type) is not None:
-        return extension_name(pa.field("", arrow))
+    if isinstance(arrow, pa.BaseExtensionType) and not _t.is_run_end_encoded(arrow.storage_type):
+        return None if _name_of(arrow.storage_type) is None else extension_name(pa.field("", arrow))
     return None
 
 
@@ -325,7 +333,7 @@ def _read_dictionary(name: str) -> ColumnType | None:
     if value.is_dictionary or isinstance(value.declared, pa.BaseExtensionType):
         raise InvalidArgument(f"{name}: a dictionary's values are of a type without dictionary or extension")
     declared = pa.dictionary(pa.int32(), value.declared, ordered=match[2] is not None)
-    return ColumnType(name, value.arrow, value.width, value.kind, declared)
+    return ColumnType(name, value.arrow, value.width, value.kind, declared, value)
 
 
 def _read_extension(name: str) -> ColumnType | None:
@@ -334,7 +342,7 @@ def _read_extension(name: str) -> ColumnType | None:
     declared = _extension_field(name).type
     storage = declared.storage_type if isinstance(declared, pa.BaseExtensionType) else declared
     stored = ColumnType.from_arrow(storage)
-    return ColumnType(name, stored.arrow, stored.width, stored.kind, declared)
+    return ColumnType(name, stored.arrow, stored.width, stored.kind, declared, stored)
 
 
 def _extension_field(name: str) -> pa.Field:

@@ -77,14 +77,15 @@ def _maker(type_: ColumnType) -> Callable[[Any], Any]:
     if type_.kind == TYPE_DECIMAL:
         scale = type_.arrow.scale
         return lambda value: decimal.Decimal(value).scaleb(-scale, _EXACT)
-    if type_.name == "uuid":
+    name = type_.value.name
+    if name == "uuid":
         return lambda value: uuid.UUID(bytes=value)
-    if type_.name == "bool8":
+    if name == "bool8":
         return bool
-    if type_.name == "month_day_nano_interval":
+    if name == "month_day_nano_interval":
         return lambda value: pa.MonthDayNano(_INTERVAL.unpack(value))
     if type_.is_long_decimal:
-        scale = type_.declared.scale
+        scale = type_.value.declared.scale
         return lambda value: decimal.Decimal(_of_long(value)).scaleb(-scale, _EXACT)
     if type_.is_string:
         return lambda value: value.decode("utf-8", "surrogateescape")
@@ -190,8 +191,8 @@ _NOT_FLOATS = (*_BOOLS, str, bytes, decimal.Decimal, pa.Scalar)
 def converter(type_: ColumnType) -> Converter:
     """``(value, what) -> physical value`` for one type: ``physical`` with its branches taken."""
     leaf: Converter
-    if type_.name in _OF_NAMES:
-        leaf = _OF_NAMES[type_.name]
+    if type_.value.name in _OF_NAMES:
+        leaf = _OF_NAMES[type_.value.name]
     elif type_.is_long_decimal:
         leaf = _long_decimal(type_)
     elif type_.kind == TYPE_BINARY:
@@ -267,7 +268,7 @@ def _bool(value: Any, what: str) -> Physical:
 
 
 def _float(type_: ColumnType) -> Converter:
-    nearest = "<e" if pa.types.is_float16(type_.declared) else "<f"
+    nearest = "<e" if pa.types.is_float16(type_.value.declared) else "<f"
 
     def convert(value: Any, what: str) -> Physical:
         if isinstance(value, _NOT_FLOATS):
@@ -355,7 +356,7 @@ _OF_NAMES: dict[str, Converter] = {
 
 
 def _long_decimal(type_: ColumnType) -> Converter:
-    number_of = _decimal(type_.declared.precision, type_.declared.scale, type_)
+    number_of = _decimal(type_.value.declared.precision, type_.value.declared.scale, type_)
 
     def convert(value: Any, what: str) -> Physical:
         number = number_of(value, what)

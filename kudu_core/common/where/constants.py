@@ -108,7 +108,7 @@ def is_steady(type_: ColumnType, given: pa.DataType) -> bool:
     if type_.is_temporal:
         return bool(given == type_.arrow)
     if type_.is_long_decimal:
-        return bool(given == type_.declared)
+        return bool(given == type_.value.declared)
     if type_.kind == TYPE_DECIMAL:
         return bool(_t.is_decimal128(given) and given.scale >= 0 and _digits(type_, given) <= _MOST_DIGITS)
     if type_.kind == TYPE_BINARY:

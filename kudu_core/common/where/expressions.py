@@ -278,5 +278,5 @@ def as_scalar(value: Any) -> pa.Scalar:
     """A Python value as a scalar; ``InvalidArgument`` when Arrow has no type for it."""
     try:
         return value if isinstance(value, pa.Scalar) else pa.scalar(value)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
+    except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
         raise InvalidArgument(f"{value!r}: {error}") from None

@@ -119,7 +119,7 @@ def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:
             return pa.array(cells)
         except OverflowError:  # Arrow takes integers for int64 unless it is told otherwise
             return pa.array(cells, type_.arrow)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InvalidArgument(f"filter on {name!r}: {error}") from None
 
 
@@ -132,7 +132,7 @@ def _literal(value: Any, type_: ColumnType) -> Literal | None:
             return Literal(seen_scalar(type_, stored_scalar(type_, value)))
         except InvalidArgument:
             return None
-    if type(value) is not _NATIVE.get(type_.name) or value != value:
+    if type(value) is not _NATIVE.get(type_.value.name) or value != value:
         return None
     try:
         return Literal.plain(type_, values.exact(type_, value))

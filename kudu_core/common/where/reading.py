@@ -105,6 +105,8 @@ def _read_of_column(column: StoredColumn, function: str, options: dict[str, pa.S
     if function == "is_in":
         return _read_list(column, options)
     if function in ("starts_with", "match_like") and column.type.kind == TYPE_BINARY:
+        if column.type.is_long_decimal:
+            return None  # Arrow sees numbers
         return _read_pattern(column, function, options)
     return None
 

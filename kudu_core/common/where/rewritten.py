@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from kudu_core.common.types.stored_arrays import dictionary_values
 from kudu_core.common.where import expressions
 
 Words: TypeAlias = list[tuple[str, str]]
@@ -91,7 +92,7 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(type_, pa.BaseExtensionType):
         return _plain(array.storage)
     if _t.is_dictionary(type_):
-        return _plain(array.dictionary_decode())
+        return _plain(dictionary_values(array))
     if type_ == pa.string_view():
         return array.cast(pa.string())
     if type_ == pa.binary_view() or _t.is_fixed_size_binary(type_):

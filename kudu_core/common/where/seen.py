@@ -19,7 +19,7 @@ def is_seen_as_declared(type_: ColumnType) -> bool:
 
 def seen(array: pa.Array, type_: ColumnType) -> pa.Array:
     """Stored cells as expressions see them."""
-    return outward(array, type_) if is_seen_as_declared(type_) else array
+    return outward(array, type_.value) if is_seen_as_declared(type_) else array
 
 
 def seen_scalar(type_: ColumnType, scalar: pa.Scalar) -> pa.Scalar:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.types.nested_nodes import is_nested, storage_of
+from kudu_core.common.types.types import STORED_DIGITS
 from kudu_core.engines.arrow.dataset_rows import DatasetMoment
 from kudu_core.engines.arrow.polars_predicates import translated
 from kudu_core.errors import NotSupported
@@ -38,6 +40,12 @@ class PolarsSource:
 
     def __init__(self, held: DatasetMoment) -> None:
         self._held = held
+        for field in held.arrow_schema:
+            if not _is_known(field.type):
+                raise NotSupported(
+                    f"Polars has no type for column {field.name!r}, {field.type}; read the others: "
+                    "pl.from_arrow(table.scan(columns).to_table())"
+                )
         self.types = _frame(held.arrow_schema.empty_table()).schema
 
     def read(
@@ -62,9 +70,26 @@ class PolarsSource:
         return translated(predicate, self._held.schema, self.types)
 
 
+def _is_known(type_: pa.DataType) -> bool:
+    """Whether Polars takes such a column; from one that it does not it panics."""
+    if pa.types.is_decimal256(type_):
+        return bool(type_.precision <= STORED_DIGITS)  # ``_frame`` makes it one of 128 bits
+    storage = storage_of(type_)
+    parts = [storage.field(place).type for place in range(storage.num_fields)] if is_nested(storage) else []
+    if pa.types.is_dictionary(storage):
+        parts = [storage.value_type]
+    if any(pa.types.is_decimal256(part) or not _is_known(part) for part in parts):
+        return False
+    return not (pa.types.is_interval(storage) or pa.types.is_decimal256(storage))
+
+
 def _frame(table: pa.Table) -> pl.DataFrame:
     import polars
 
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal256(field.type):
+            narrow = pa.decimal128(field.type.precision, field.type.scale)
+            table = table.set_column(place, field.with_type(narrow), table.column(place).cast(narrow))
     frame = polars.from_arrow(table, rechunk=False)
     assert isinstance(frame, polars.DataFrame)
     return frame

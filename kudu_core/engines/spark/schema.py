@@ -62,9 +62,9 @@ def _for_spark(type_: pa.DataType) -> pa.DataType:
 
 
 def _flat_for_spark(type_: ColumnType) -> pa.DataType:
-    if type_.is_long_decimal or pa.types.is_interval(type_.declared):
+    if type_.is_long_decimal or pa.types.is_interval(type_.value.declared):
         raise NotSupported(f"Spark has no type for {type_}; leave the column out with columns=")
-    stored = pa.null() if pa.types.is_null(type_.declared) else type_.arrow
+    stored = pa.null() if pa.types.is_null(type_.value.declared) else type_.arrow
     return _WIDER.get(stored, stored)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kudu_core.common.rows.keys import encode_prefix
 from kudu_core.common.rows.shown import Seen, Shown, picked
+from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
@@ -121,7 +122,7 @@ class ScanRequest:
             ordered=self.order == "key",
             limit=self.limit,
             batch_rows=check_batch_rows(self.batch_rows),
-            dictionary=_coded(columns, self.dictionary, self.stored),
+            dictionary=_coded(seen, columns, self.dictionary, self.stored),
             stored=self.stored,
         )
 
@@ -175,9 +176,10 @@ class ScanPlan:
         lower, upper = bounds
         known = _known_bounds(schema, where)
         implied = lower == known[0], upper == known[1]
+        coded = _coded(columns if seen is None else seen, columns, (), stored)
         return ScanPlan(
             schema=schema, columns=columns, filter=where, lower=lower, upper=upper, implied=implied,
-            batch_rows=batch_rows, dictionary=_coded(columns, (), stored), seen=seen, stored=stored,
+            batch_rows=batch_rows, dictionary=coded, seen=seen, stored=stored,
         )  # fmt: skip
 
     def between(self, lower: bytes | None, upper: bytes | None) -> ScanPlan:
@@ -324,8 +326,12 @@ def check_batch_rows(batch_rows: int) -> int:
     return batch_rows
 
 
-def _coded(columns: Sequence[StoredColumn], names: Sequence[str], stored: bool) -> frozenset[int]:
-    """Ids of the columns that are to come as dictionaries: those of these names, and what was declared so."""
+def _coded(
+    seen: Sequence[Seen], columns: Sequence[StoredColumn], names: Sequence[str], stored: bool
+) -> frozenset[int]:
+    """Ids of the columns that are to come as dictionaries: those of these names, and what was declared so.
+
+    Not what a nested column is put together of."""
     if isinstance(names, str):
         raise InvalidArgument(f"dictionary is a list of names: [{names!r}]")
     by_name = {column.name: column for column in columns}
@@ -334,8 +340,10 @@ def _coded(columns: Sequence[StoredColumn], names: Sequence[str], stored: bool) 
             raise InvalidArgument(f"dictionary: {name!r} is not a column of the scan")
         if by_name[name].type.kind != TYPE_BINARY:
             raise InvalidArgument(f"dictionary: {name!r} is {by_name[name].type}, not a string or binary")
+    leaves = {id_ for one in seen if isinstance(one, NestedColumn) for id_ in one.ids}
     declared = () if stored else (c for c in columns if c.type.is_dictionary and c.type.kind == TYPE_BINARY)
-    return frozenset([*(by_name[name].id for name in names), *(column.id for column in declared)])
+    coded = {*(by_name[name].id for name in names), *(column.id for column in declared)}
+    return frozenset(coded - leaves)
 
 
 def _known_bounds(schema: Schema, where: Filter | None) -> Bounds:

@@ -6,9 +6,11 @@ import datetime as dt
 import gc
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import kudu_core as kc
@@ -135,3 +137,14 @@ def test_without_polars(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         table.lazy()
 
 
+def test_types_that_polars_has_not(make: Make, tmp_path: Path) -> None:
+    """Polars panics of such arrays."""
+    table = make(pa.schema([("k", pa.int64()), ("v", pa.decimal256(30, 2))]))
+    table.insert({"k": [1, 2], "v": [Decimal("1.25"), None]})
+    assert table.lazy().filter(C("v") == Decimal("1.25")).collect().rows() == [(1, Decimal("1.25"))]
+    assert table.lazy().collect()["v"].to_list() == [Decimal("1.25"), None]
+    interval, long = pa.month_day_nano_interval(), pa.decimal256(60, 2)
+    types = (interval, long, pa.struct([("a", pa.list_(interval))]), pa.dictionary(pa.int32(), long))
+    for number, type_ in enumerate(types):
+        with pytest.raises(kc.NotSupported, match="no type for column 'v'"):
+            make(pa.schema([("k", pa.int64()), ("v", type_)]), at=tmp_path / str(number)).lazy()

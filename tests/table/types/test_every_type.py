@@ -208,6 +208,8 @@ def test_nanoseconds_of_pandas_are_not_dropped(make: Make) -> None:
     assert table.get(1)["v"] == pd.Timestamp(123456789)  # type: ignore[index]
     with pytest.raises(kc.InvalidArgument, match=r"'u', row 0.*whole number of microseconds"):
         table.insert({"k": [2], "u": [pd.Timestamp(123456789)]})
+    table.insert([{"k": 3, "v": pd.Timestamp.min}])
+    assert table.get(3)["v"] == pd.Timestamp.min  # type: ignore[index]
 
 
 def test_an_unknown_zone_is_refused_by_name(make: Make) -> None:

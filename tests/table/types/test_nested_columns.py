@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -218,3 +220,37 @@ def test_a_default_or_an_encoding_of_a_nested_column_is_refused(make: Make) -> N
     for options in ({"default": [1]}, {"encoding": "plain"}):
         with pytest.raises(kc.InvalidArgument, match="column 'v'"):
             make([kc.Column("k", "int64"), kc.Column("v", pa.list_(pa.int8()), **options)])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.list_(pa.float16()), [1.0, 1e9]),
+        (pa.list_(pa.list_(pa.float32(), 1)), [[1e300]]),
+        (pa.struct([("a", pa.float16()), ("b", pa.uuid())]), {"a": 1e9}),
+        (pa.map_(pa.string(), pa.float32()), {"a": -1e300}),
+    ],
+    ids=str,
+)
+def test_a_number_outside_the_range_of_floats_is_refused(make: Make, type_: pa.DataType, value: Any) -> None:
+    """Arrow makes it infinite."""
+    table = make(pa.schema([("k", pa.int64()), ("v", type_)]))
+    for rows in ([{"k": 1, "v": None}, {"k": 2, "v": value}], {"k": [1, 2], "v": [None, value]}):
+        with pytest.raises(kc.InvalidArgument, match="column 'v', row 1: a number lies outside"):
+            table.insert(rows)
+    assert table.count() == 0
+    known = make(pa.schema([("k", pa.int64()), ("v", pa.list_(pa.float16()))]), at=Path(table.path + "2"))
+    known.insert([{"k": 1, "v": [float("inf"), 0.1, None]}])
+    assert known.get(1)["v"][0] == float("inf")  # type: ignore[index]
+
+
+def test_values_of_extension_types_in_lists_and_structs(make: Make) -> None:
+    parts = pa.struct([("id", pa.uuid()), ("on", pa.bool8()), ("list", pa.large_list(pa.uuid()))])
+    types = [("v", parts), ("m", pa.map_(pa.string(), pa.uuid())), ("f", pa.list_(pa.uuid(), 1))]
+    table = make(pa.schema([("k", pa.int64()), *types]))
+    one = uuid.UUID(int=1)
+    row = {"v": {"id": one, "on": True, "list": [one, None]}, "m": [("a", one)], "f": [one]}
+    table.insert([{"k": 1, **row}, {"k": 2, "v": None}])
+    table.insert({"k": [3], **{name: [value] for name, value in row.items()}})
+    assert table.get(1, list(row)) == table.get(3, list(row)) == row
+    assert table.scan().schema.field("v").type == parts
