@@ -34,7 +34,6 @@ READING: dict[str, dict[str, str]] = {
     },
     "run_end_decode": {"common/types/casts.py": "after check_bytes"},
     "combine_chunks": {
-        "common/rows/nested_values.py": "of what pa.array has made of Python\'s values",
         "common/rows/python_columns.py": "of what pa.array has made of Python's values",
         "common/where/filter_lists.py": "after check_chunks",
         "table/backup/backup_file.py": "after validate(full=True)",
