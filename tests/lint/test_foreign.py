@@ -53,6 +53,7 @@ READING: dict[str, dict[str, str]] = {
         "common/types/types.py": "ColumnType's, of a type alone",
         "common/types/nested_nodes.py": "ColumnType's, of a type alone",
         "common/types/nested_casts.py": "ColumnType's, of a type alone",
+        "common/rows/nested_values.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/read/arrow_out.py": "polars', of our own rows",
         "engines/arrow/polars_source.py": "polars', of our own rows",

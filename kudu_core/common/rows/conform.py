@@ -56,8 +56,9 @@ def conform(
         A column is unknown, there twice, missing, or holds what its type cannot.  A NULL in a
         column that takes none is a matter of its row: see ``Conformed.status``.
     """
+    needed: frozenset[str] = frozenset()
     if schema.nested:
-        batch = flat_batch(schema, batch, allow_extra, first_row, stored=stored)
+        batch, needed = flat_batch(schema, batch, allow_extra, first_row, stored=stored)
     positions = _positions(schema, names_of(batch.schema), allow_extra)
     missing = [n for n in (schema.key_names if required is None else required) if n not in positions]
     if missing:
@@ -77,7 +78,7 @@ def conform(
             array = cast(given, column.type, column.name, first_row)
         buffers = ColumnBuffers.from_arrow(array, column.type, column.name, first_row)
         columns[column.id] = buffers
-        if not column.nullable and buffers.validity is not None:
+        if buffers.validity is not None and (not column.nullable or column.name in needed):
             status = _mark_nulls(status, buffers)
     extra = {name: batch.column(positions[name]) for name in allow_extra if name in positions}
     return Conformed(RowBlock(columns, batch.num_rows), frozenset(columns), extra, status)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
-from kudu_core.common.rows.flattened import flags_around, flat_batch
+from kudu_core.common.rows.flattened import flags_around, flat_batch, needed_leaves
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.scalars import stored_scalar
@@ -158,9 +158,12 @@ class NewValues:
             made |= self._computed(pa.RecordBatch.from_arrays(arrays, schema=_seen_schema(self.read)))
         every = np.zeros(old.rows, np.int64)
         made |= {schema.by_name[name].id: cell.take(every) for name, cell in self.cells.items()}
+        flags = [name for name, value in self.literals.items() if name.endswith(":null") and value is False]
+        needed = needed_leaves(schema, flags, self.names) if flags else ()
         for name in self.names:
             column = schema.by_name[name]
-            if not column.nullable and made[column.id].null_count:
+            takes_null = column.nullable and name not in needed
+            if not takes_null and made[column.id].null_count:
                 raise InvalidArgument(
                     f"set: {name!r} takes no NULL, but a row would get one; nothing was changed"
                 )
@@ -190,21 +193,31 @@ def _flat_values(schema: Schema, set_: dict[str, Any]) -> dict[str, Any]:
     if not schema.nested:
         return set_
     flat: dict[str, Any] = {}
+    parts: dict[str, list[Any]] = {}
+    flags: set[str] = set()
     for name, value in set_.items():
+        schema.seen(name)
         nested = schema.nested_by_name.get(name) or schema.part(name)
         if nested is None:
             flat[name] = value
-            flat.update(dict.fromkeys(flags_around(schema, name), False))
+            flags.update(flags_around(schema, name))
             continue
         if isinstance(value, pc.Expression):
             raise NotSupported(
                 f"set: {name!r} is {nested.type}, which no expression makes; give a value, or set its "
                 f'fields, as "{name}.x"'
             )
-        [batch] = batches({name: [value]}, schema)
-        cells = flat_batch(schema, batch)
+        parts[name] = [value]
+    if parts:
+        [batch] = batches(parts, schema)
+        cells, _ = flat_batch(schema, batch, beside=flat)
+        twice = flat.keys() & set(cells.schema.names)
+        if twice:
+            raise InvalidArgument(f"set: {min(twice)!r} is given twice, also as a field of another")
         flat.update({leaf: cells.column(leaf)[0].as_py() for leaf in cells.schema.names})
-    return flat
+    flags -= flat.keys()
+    needed_leaves(schema, flags, flat)
+    return flat | dict.fromkeys(flags, False)
 
 
 def _seen_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
