@@ -30,6 +30,7 @@ READING: dict[str, dict[str, str]] = {
         "common/types/casts.py": "after check_bytes",
         "common/types/stored_arrays.py": "after check_bytes",
         "common/where/rewritten.py": "after validate(full=True)",
+        "common/rows/shown.py": "of our own rows",
         "common/types/nested_casts.py": "after check_layout",
     },
     "run_end_decode": {"common/types/casts.py": "after check_bytes"},

@@ -25,7 +25,8 @@ def flat_batch(
 ) -> tuple[pa.RecordBatch, frozenset[str]]:
     """A batch whose nested columns are replaced by their leaves, and which of these take no NULL here.
 
-    ``stored``: leaves may be there already.  ``beside``: leaves that are given elsewhere.  ``SchemaMismatch`` names the column.
+    ``stored``: leaves may be there already.  ``beside``: leaves that are given elsewhere.
+    ``SchemaMismatch`` names the column.
     """
     made = _Flat(batch.num_rows)
     for place, name in enumerate(names_of(batch.schema)):
@@ -40,8 +41,9 @@ def flat_batch(
                 if schema.by_id[id_].name not in around:
                     made.add(schema.by_id[id_].name, leaf, name)
                 elif array.null_count:  # the struct takes no NULL: the flags are those of one around it
+                    outer = name.rpartition(".")[0]
                     raise SchemaMismatch(
-                        f"column {name!r} takes no NULL; set {name.rpartition('.')[0]!r} to NULL, or give a value"
+                        f"column {name!r} takes no NULL; set {outer!r} to NULL, or give a value"
                     )
         elif is_leaf and not stored and not is_field(name):
             raise SchemaMismatch(
@@ -93,8 +95,9 @@ def needed_leaves(schema: Schema, flags: Collection[str], given: Collection[str]
         missing = [leaf for leaf in nested.needed_with(flags) if leaf not in given]
         if missing:
             field = missing[0].split("[")[0]
+            outer = field.rpartition(".")[0]
             raise SchemaMismatch(
-                f"column {field!r} takes no NULL, which it would be where {field.rpartition('.')[0]!r} is NULL: "
+                f"column {field!r} takes no NULL, which it would be where {outer!r} is NULL: "
                 f"give it too, or all of {nested.name!r}"
             )
     return frozenset(leaf for nested in schema.nested for leaf in nested.needed_with(flags))

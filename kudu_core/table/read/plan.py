@@ -121,7 +121,7 @@ class ScanRequest:
             ordered=self.order == "key",
             limit=self.limit,
             batch_rows=check_batch_rows(self.batch_rows),
-            dictionary=_coded(columns, self.dictionary, self.stored),
+            dictionary=_coded(seen, self.dictionary, self.stored),
             stored=self.stored,
         )
 
@@ -177,7 +177,7 @@ class ScanPlan:
         implied = lower == known[0], upper == known[1]
         return ScanPlan(
             schema=schema, columns=columns, filter=where, lower=lower, upper=upper, implied=implied,
-            batch_rows=batch_rows, dictionary=_coded(columns, (), stored), seen=seen, stored=stored,
+            batch_rows=batch_rows, dictionary=_coded(seen or columns, (), stored), seen=seen, stored=stored,
         )  # fmt: skip
 
     def between(self, lower: bytes | None, upper: bytes | None) -> ScanPlan:
@@ -324,14 +324,15 @@ def check_batch_rows(batch_rows: int) -> int:
     return batch_rows
 
 
-def _coded(columns: Sequence[StoredColumn], names: Sequence[str], stored: bool) -> frozenset[int]:
+def _coded(seen: Sequence[Seen], names: Sequence[str], stored: bool) -> frozenset[int]:
     """Ids of the columns that are to come as dictionaries: those of these names, and what was declared so."""
     if isinstance(names, str):
         raise InvalidArgument(f"dictionary is a list of names: [{names!r}]")
+    columns = [column for column in seen if isinstance(column, StoredColumn)]
     by_name = {column.name: column for column in columns}
     for name in names:
         if name not in by_name:
-            raise InvalidArgument(f"dictionary: {name!r} is not a column of the scan")
+            raise InvalidArgument(f"dictionary: {name!r} is not a flat column of the scan")
         if by_name[name].type.kind != TYPE_BINARY:
             raise InvalidArgument(f"dictionary: {name!r} is {by_name[name].type}, not a string or binary")
     declared = () if stored else (c for c in columns if c.type.is_dictionary and c.type.kind == TYPE_BINARY)

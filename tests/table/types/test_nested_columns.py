@@ -218,3 +218,23 @@ def test_a_default_or_an_encoding_of_a_nested_column_is_refused(make: Make) -> N
     for options in ({"default": [1]}, {"encoding": "plain"}):
         with pytest.raises(kc.InvalidArgument, match="column 'v'"):
             make([kc.Column("k", "int64"), kc.Column("v", pa.list_(pa.int8()), **options)])
+
+
+def test_a_field_that_is_a_dictionary_is_read_in_its_struct(tmp_path: Any) -> None:
+    coded = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("d", coded), ("t", pa.string())]))])
+    rows = [{"id": 1, "s": {"d": "a", "t": "b"}}, {"id": 2, "s": None}]
+    with kc.create_table(tmp_path / "t", schema, "id") as table:
+        table.insert(rows)
+        assert table.scan(order="key").to_pylist() == rows
+        assert table.scan(["s"], limit=1, order="key").to_pylist() == [{"s": rows[0]["s"]}]
+        both = table.scan(["s.d", "s"], order="key").to_table()
+        assert both.schema == pa.schema([("s.d", coded), schema.field("s")])
+        assert both.to_pylist()[0] == {"s.d": "a", "s": rows[0]["s"]}
+        assert table.to_dataset().to_table().num_rows == 2
+        with pytest.raises(kc.InvalidArgument, match=r"'s.t' is not a flat column of the scan"):
+            table.scan(["s"], dictionary=["s.t"])
+        with pytest.raises(kc.InvalidArgument, match="'s' is asked for twice"):
+            table.scan(["s", "s"])
+        with pytest.raises(kc.InvalidArgument, match=r"column 's' is struct.*a flat one is asked for"):
+            table.count([("s", "==", 1)])
