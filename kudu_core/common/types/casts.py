@@ -16,6 +16,7 @@ from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_DECIMAL, T
 from kudu_core.errors import SchemaMismatch
 
 _t = pa.types
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def cast(array: pa.Array, type_: ColumnType, name: str, first_row: int = 0) -> pa.Array:
@@ -74,6 +75,9 @@ def _decoded(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         return _decoded(array.storage)
     if _t.is_dictionary(array.type):
+        if array.type.value_type in _VIEWS:  # Arrow has no kernel that takes some of them
+            plain = array.dictionary.cast(_VIEWS[array.type.value_type])
+            array = pa.DictionaryArray.from_arrays(array.indices, plain)
         return _decoded(array.dictionary_decode())
     if _t.is_run_end_encoded(array.type):
         return _decoded(pc.run_end_decode(array))

@@ -22,6 +22,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.scalars import stored_scalar
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
+from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
@@ -125,6 +126,7 @@ class NewValues:
                     f"{name!r} is a key column; a key does not change: delete and insert the row"
                 )
             if isinstance(value, pc.Expression):
+                value = _flat_expression(value, schema)
                 names.update(_names(value, schema))
                 expressions[name] = value
             else:
@@ -223,6 +225,14 @@ def _flat_values(schema: Schema, set_: dict[str, Any]) -> dict[str, Any]:
 def _seen_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
     """Columns as expressions see them."""
     return pa.schema([pa.field(c.name, seen(pa.nulls(0, c.type.arrow), c.type).type) for c in columns])
+
+
+def _flat_expression(expression: pc.Expression, schema: Schema) -> pc.Expression:
+    """The expression over stored columns: fields of structs are some."""
+    if not schema.nested:
+        return expression
+    given, _ = AsGiven(expression, None).of_stored_types(schema.null_test)
+    return given.expression
 
 
 def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:

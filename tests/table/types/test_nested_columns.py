@@ -238,3 +238,21 @@ def test_a_field_that_is_a_dictionary_is_read_in_its_struct(tmp_path: Any) -> No
             table.scan(["s", "s"])
         with pytest.raises(kc.InvalidArgument, match=r"column 's' is struct.*a flat one is asked for"):
             table.count([("s", "==", 1)])
+
+
+def test_expressions_name_fields_of_structs(tmp_path: Any) -> None:
+    schema = pa.schema([
+        ("id", pa.int64()), ("n", pa.int32()), ("s", pa.struct([("x", pa.int32()), ("u", pa.list_(pa.uuid()))])),
+    ])  # fmt: skip
+    with kc.create_table(tmp_path / "t", schema, "id") as table:
+        table.insert([{"id": 1, "s": {"x": 4}}, {"id": 2}])
+        table.update(where=pc.field("id") > 0, set={"n": pc.field("s", "x") + 1})
+        assert table.scan(["n"], order="key").to_pylist() == [{"n": 5}, {"n": None}]
+        table.update(where=pc.field("id") > 0, set={"n": pc.if_else(pc.field("s").is_null(), 1, 2)})
+        assert table.scan(["n"], order="key").to_pylist() == [{"n": 2}, {"n": 1}]
+        with pytest.raises(kc.InvalidArgument, match=r"no column 's\.y'"):
+            table.update(where=pc.field("id") > 0, set={"n": pc.field("s", "y")})
+        columns = {"twice": pc.multiply(pc.field("s", "x"), 2)}
+        found = table.to_dataset().to_table(columns=columns, filter=pc.field("id") == 1)
+        assert found.to_pylist() == [{"twice": 8}]
+        assert table.lazy().select("id").collect()["id"].to_list() == [1, 2]
