@@ -20,8 +20,8 @@ from kudu_core.common.types.nested_nodes import is_nested, storage_of
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch, shown
 
-Leaf: TypeAlias = Callable[[str, list[Any], ColumnType], pa.Array]
-"""Makes an array of the values of a flat type, of a type that ``nested_cast`` takes."""
+Leaf: TypeAlias = Callable[[str, Any, ColumnType], pa.Array]
+"""Makes an array, which ``nested_cast`` takes, of the values of a flat type: a list or NumPy's array."""
 _t = pa.types
 
 
@@ -95,7 +95,8 @@ class _Values:
     def _list(self, name: str, cells: list[Any], type_: pa.DataType) -> pa.Array:
         is_map = _t.is_map(type_)
         sizes = np.zeros(len(cells), np.int64)
-        elements: list[Any] = []
+        joined = None if is_map else _joined(cells)
+        elements: Any = [] if joined is None else joined
         for row, cell in enumerate(cells):
             if cell is None:
                 continue
@@ -104,7 +105,8 @@ class _Values:
             if not _is_list(cell):
                 kind = "dict or a list of pairs" if is_map else "list"
                 raise InvalidArgument(f"column {name!r}: {shown(cell)} is not a {kind}")
-            elements.extend(cell.tolist() if isinstance(cell, np.ndarray) else cell)
+            if joined is None:
+                elements.extend(cell.tolist() if isinstance(cell, np.ndarray) else cell)
             sizes[row] = len(cell)
         if _t.is_fixed_size_list(type_):
             wrong = [size for size, cell in zip(sizes, cells, strict=True) if cell is not None]
@@ -121,6 +123,15 @@ class _Values:
         ends = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int64())
         mask = pa.array([cell is None for cell in cells], pa.bool_())
         return pa.LargeListArray.from_arrays(ends, made, mask=mask if pc.any(mask).as_py() else None)
+
+
+def _joined(cells: list[Any]) -> np.ndarray | None:
+    """NumPy's vectors of one type as one, so that their numbers do not become objects; None: other cells."""
+    vectors = [cell for cell in cells if cell is not None]
+    dtypes = {cell.dtype if type(cell) is np.ndarray and cell.ndim == 1 else None for cell in vectors}
+    if len(dtypes) != 1 or None in dtypes or dtypes == {np.dtype(object)}:
+        return None
+    return np.concatenate(vectors)
 
 
 def _is_list(cell: Any) -> bool:

@@ -129,23 +129,25 @@ def _of_cells(name: str, cells: list[Any], column: _Meant | None, first: int) ->
     return _flat_cells(name, cells, None if column is None else column.type, first)
 
 
-def _flat_cells(name: str, cells: list[Any], type_: ColumnType | None, first: int = 0) -> pa.Array:
+def _flat_cells(
+    name: str, cells: list[Any] | np.ndarray, type_: ColumnType | None, first: int = 0
+) -> pa.Array:
     if type_ is not None and _is_checked(type_, cells):
-        return _checked_cells(name, cells, type_, first)
+        return _checked_cells(name, list(cells), type_, first)
     try:
         array = _as_array(pa.array(cells))
     except NO_COLUMN as error:
         if type_ is None:
             raise _refused(name, cells, error, first) from None
         # Not of one Arrow type: find the cell at fault, or integers beyond int64.
-        return _checked_cells(name, cells, type_, first)
+        return _checked_cells(name, list(cells), type_, first)
     # Python's floats have no width of their own: a literal means the nearest float of the column's.
     if type_ is not None and type_.width == 4 and pa.types.is_float64(array.type):
         return _rounded(name, array, type_) if type_.kind == TYPE_FLOAT else array
     return array
 
 
-def _is_checked(type_: ColumnType, cells: list[Any]) -> bool:
+def _is_checked(type_: ColumnType, cells: list[Any] | np.ndarray) -> bool:
     """Whether Arrow would round or refuse values that the column takes: of pandas' times it drops the
     nanoseconds."""
     if type_.is_temporal:

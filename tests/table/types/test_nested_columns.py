@@ -242,7 +242,8 @@ def test_a_field_that_is_a_dictionary_is_read_in_its_struct(tmp_path: Any) -> No
 
 def test_expressions_name_fields_of_structs(tmp_path: Any) -> None:
     schema = pa.schema([
-        ("id", pa.int64()), ("n", pa.int32()), ("s", pa.struct([("x", pa.int32()), ("u", pa.list_(pa.uuid()))])),
+        ("id", pa.int64()), ("n", pa.int32()),
+        ("s", pa.struct([("x", pa.int32()), ("u", pa.list_(pa.uuid()))])),
     ])  # fmt: skip
     with kc.create_table(tmp_path / "t", schema, "id") as table:
         table.insert([{"id": 1, "s": {"x": 4}}, {"id": 2}])

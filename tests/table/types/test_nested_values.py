@@ -81,3 +81,34 @@ def test_values_that_flat_columns_take_are_taken(tmp_path: Any) -> None:
         assert table.get(2)["v"] == {
             "ids": None, "at": {"x": 3, "y": None}, "vector": None, "m": None, "json": None,
         }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float64", "datetime64[ns]", "bool", "U1", "object"])
+def test_vectors_of_numpy(tmp_path: Any, dtype: str) -> None:
+    types = {"float64": pa.float64(), "datetime64[ns]": pa.timestamp("us"), "bool": pa.bool_()}
+    vectors = [np.array([1, 0], dtype), None, np.array([], dtype), np.array([1], dtype)]
+    expected = [None if vector is None else vector.tolist() for vector in vectors]
+    if dtype.startswith("datetime"):
+        expected = [[dt.datetime(1970, 1, 1) for _ in cell] if cell else cell for cell in expected]
+        vectors = [None if vector is None else np.zeros_like(vector) for vector in vectors]
+    element = types.get(dtype, pa.string() if dtype == "U1" else pa.int32())
+    with table_of(tmp_path / "t", pa.list_(element)) as table:
+        table.insert({"id": [1, 2, 3, 4], "v": vectors})
+        assert table.scan(["v"], order="key").to_table().column(0).to_pylist() == expected
+        if dtype == "float64":
+            with pytest.raises(kc.SchemaMismatch, match="does not fit"):
+                table.insert({"id": [5], "v": [np.array(["a"])]})
+
+
+def test_maps_of_pandas_come_back(tmp_path: Any) -> None:
+    import pandas as pd
+
+    with table_of(tmp_path / "t", pa.map_(pa.string(), pa.int32())) as table:
+        rows = [{"id": 1, "v": [("a", 1), ("b", 2)]}, {"id": 2, "v": None}, {"id": 3, "v": []}]
+        table.insert(rows)
+        table.upsert(table.to_pandas())
+        assert table.scan(order="key").to_pylist() == rows
+        table.upsert(pd.DataFrame({"id": [2], "v": [{"k": 5}]}))
+        assert table.get(2)["v"] == [("k", 5)]
+        with pytest.raises(kc.SchemaMismatch, match="does not fit"):
+            table.upsert(pd.DataFrame({"id": [2], "v": [{"k": 1.5}]}))
