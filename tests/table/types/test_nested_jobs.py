@@ -41,3 +41,18 @@ def test_a_null_keeps_all_of_a_nested_column(tmp_path: Path, threshold: int) -> 
         stager.append(batch)
         commit.commit_job(job, stager.finish(), handle_of(table))
         assert table.scan(order="key").to_pylist() == [{**old, "r": [3]}, *given[1:]]
+
+
+@pytest.mark.parametrize("name", ["s.x", "s:null", "l[]"])
+def test_a_frame_of_spark_gives_no_part_of_a_nested_column(tmp_path: Path, name: str) -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    from kudu_core.engines.spark.schema import staged_columns
+
+    kinds = {"s.x": types.IntegerType(), "s:null": types.BooleanType(), "l[]": types.BinaryType()}
+    frame = types.StructType([
+        types.StructField("k", types.LongType()), types.StructField(name, kinds[name]),
+    ])  # fmt: skip
+    with kc.create_table(tmp_path / "t", SCHEMA, "k") as table:
+        schema = handle_of(table).opened().schema
+        with pytest.raises(kc.SchemaMismatch, match=r"is a part of column .* gives as a whole"):
+            staged_columns(frame, schema, "upsert")
