@@ -56,9 +56,10 @@ def conform(
         A column is unknown, there twice, missing, or holds what its type cannot.  A NULL in a
         column that takes none is a matter of its row: see ``Conformed.status``.
     """
-    needed: frozenset[str] = frozenset()
+    needed: Collection[str] = ()
+    leaves: Collection[str] = ()
     if schema.nested:
-        batch, needed = flat_batch(schema, batch, allow_extra, first_row, stored=stored)
+        batch, needed, leaves = flat_batch(schema, batch, allow_extra, first_row, stored=stored)
     positions = _positions(schema, names_of(batch.schema), allow_extra)
     missing = [n for n in (schema.key_names if required is None else required) if n not in positions]
     if missing:
@@ -71,7 +72,7 @@ def conform(
         rows, _ = extent_of(given, column.name)
         if rows != batch.num_rows:
             raise broken(column.name, f"{rows} rows in a batch of {batch.num_rows}")
-        if stored and given.type == column.type.arrow:
+        if (stored or column.name in leaves) and given.type == column.type.arrow:
             check_stored(given, column.type, column.name, first_row)
             array = given
         else:

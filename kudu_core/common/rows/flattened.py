@@ -22,8 +22,9 @@ def flat_batch(
     *,
     stored: bool = False,
     beside: Collection[str] = (),
-) -> tuple[pa.RecordBatch, frozenset[str]]:
-    """A batch whose nested columns are replaced by their leaves, and which of these take no NULL here.
+) -> tuple[pa.RecordBatch, frozenset[str], Collection[str]]:
+    """A batch whose nested columns are replaced by their leaves; which of these take no NULL here; and which
+    columns are as they are stored.
 
     ``stored``: leaves may be there already.  ``beside``: leaves that are given elsewhere.
     ``SchemaMismatch`` names the column.
@@ -40,6 +41,7 @@ def flat_batch(
             for id_, leaf in zip(nested.ids, leaves, strict=True):
                 if schema.by_id[id_].name not in around:
                     made.add(schema.by_id[id_].name, leaf, name)
+                    made.leaves.add(schema.by_id[id_].name)
                 elif array.null_count:  # the struct takes no NULL: the flags are those of one around it
                     outer = name.rpartition(".")[0]
                     raise SchemaMismatch(
@@ -53,7 +55,8 @@ def flat_batch(
             made.add(name, batch.column(place), name)
         if not stored:
             made.add_flags(flags_around(schema, name), name)
-    return made.batch(), needed_leaves(schema, made.flags, {*made.names, *beside})
+    needed = needed_leaves(schema, made.flags, {*made.names, *beside})
+    return made.batch(), needed, made.leaves
 
 
 class _Flat:
@@ -63,6 +66,7 @@ class _Flat:
         self._rows = rows
         self._arrays: list[pa.Array] = []
         self.names: list[str] = []
+        self.leaves: set[str] = set()
         self.flags: set[str] = set()
         """Those that fields have set."""
         self._givers: dict[str, str] = {}

@@ -160,7 +160,8 @@ class NewValues:
             made |= self._computed(pa.RecordBatch.from_arrays(arrays, schema=_seen_schema(self.read)))
         every = np.zeros(old.rows, np.int64)
         made |= {schema.by_name[name].id: cell.take(every) for name, cell in self.cells.items()}
-        flags = [name for name, value in self.literals.items() if name.endswith(":null") and value is False]
+        told = {name: value for name, value in self.literals.items() if name.endswith(":null")}
+        flags = [name for name, value in told.items() if value in (False, pa.scalar(False))]
         needed = needed_leaves(schema, flags, self.names) if flags else ()
         for name in self.names:
             column = schema.by_name[name]
@@ -212,11 +213,11 @@ def _flat_values(schema: Schema, set_: dict[str, Any]) -> dict[str, Any]:
         parts[name] = [value]
     if parts:
         [batch] = batches(parts, schema)
-        cells, _ = flat_batch(schema, batch, beside=flat)
+        cells, _, _ = flat_batch(schema, batch, beside=flat)
         twice = flat.keys() & set(cells.schema.names)
         if twice:
             raise InvalidArgument(f"set: {min(twice)!r} is given twice, also as a field of another")
-        flat.update({leaf: cells.column(leaf)[0].as_py() for leaf in cells.schema.names})
+        flat.update({leaf: cells.column(leaf)[0] for leaf in cells.schema.names})
     flags -= flat.keys()
     needed_leaves(schema, flags, flat)
     return flat | dict.fromkeys(flags, False)
@@ -247,7 +248,9 @@ def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
 
 
 def _literal(column: StoredColumn, value: Any) -> pa.Scalar:
-    """A value of ``set=``, which every row gets."""
+    """A value of ``set=``, which every row gets.  Leaves of a nested one are as they are stored."""
+    if isinstance(value, pa.Scalar) and value.type == column.type.arrow:
+        return value
     if _is_own(column):
         try:
             return stored_scalar(column.type, value, f"column {column.name!r}")

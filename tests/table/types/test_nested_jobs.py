@@ -32,7 +32,7 @@ def test_a_null_keeps_all_of_a_nested_column(tmp_path: Path, threshold: int) -> 
     options = kc.Options(ingest_threshold_rows=threshold)
     with kc.create_table(tmp_path / "t", SCHEMA, "k", options=options) as table:
         table.insert([old])
-        batch, _ = flat_batch(
+        batch, _, _ = flat_batch(
             handle_of(table).opened().schema, pa.RecordBatch.from_pylist(given, schema=SCHEMA)
         )
         columns = [(field.name, str(field.type)) for field in batch.schema]

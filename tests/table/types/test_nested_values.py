@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
@@ -112,3 +113,25 @@ def test_maps_of_pandas_come_back(tmp_path: Any) -> None:
         assert table.get(2)["v"] == [("k", 5)]
         with pytest.raises(kc.SchemaMismatch, match="does not fit"):
             table.upsert(pd.DataFrame({"id": [2], "v": [{"k": 1.5}]}))
+
+
+def test_types_that_are_stored_as_others_in_a_struct(tmp_path: Any) -> None:
+    fields = {
+        "i": (pa.month_day_nano_interval(), pa.MonthDayNano([1, 2, 3])),
+        "d": (pa.decimal256(50, 2), Decimal("1.25")),
+        "h": (pa.float16(), 1.5),
+        "u": (pa.uuid(), uuid.UUID(int=7)),
+        "z": (pa.timestamp("us", "UTC"), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)),
+        "b": (pa.bool8(), True),
+        "f": (pa.binary(3), b"abc"),
+    }
+    type_ = pa.struct([(name, kind) for name, (kind, _) in fields.items()])
+    cell = {name: value for name, (_, value) in fields.items()}
+    with table_of(tmp_path / "t", type_) as table:
+        table.insert([{"id": 1, "v": cell}, {"id": 2, "v": None}, {"id": 3, "v": None}])
+        table.update(where=pc.field("id") == 2, set={"v": cell})
+        for name, value in cell.items():
+            table.update(where=pc.field("id") == 3, set={f"v.{name}": value})
+        rows = table.scan(["v"], order="key").to_table()
+        assert rows.column(0).type == type_
+        assert [table.get(key)["v"] for key in (1, 2, 3)] == [cell] * 3
