@@ -116,8 +116,12 @@ class _Values:
                     f"column {name!r}: a list of {wrong[0]} elements, where all have {type_.list_size}"
                 )
         if is_map:
-            entry = pa.struct([type_.key_field, type_.item_field])
-            made = self._struct(f"{name}[]", _pairs(name, elements), entry)
+            keys, items = _pairs(name, elements)
+            parts = [
+                self.array(f"{name}[].{field.name}", cells_of_field, field.type)
+                for field, cells_of_field in ((type_.key_field, keys), (type_.item_field, items))
+            ]
+            made = pa.StructArray.from_arrays(parts, fields=[type_.key_field, type_.item_field])
         else:
             made = self.array(f"{name}[]", elements, type_.value_field.type)
         ends = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int64())
@@ -144,17 +148,20 @@ def _is_list(cell: Any) -> bool:
     )
 
 
-def _pairs(name: str, entries: list[Any]) -> list[tuple[Any, Any]]:
-    """Entries of a map, each a key and a value."""
-    pairs = []
+def _pairs(name: str, entries: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Keys and values of the entries of maps."""
+    keys, items = [], []
     for entry in entries:
-        pair = tuple(entry.values()) if isinstance(entry, Mapping) else entry
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
+        pair = entry if isinstance(entry, tuple | list) else None
+        if isinstance(entry, Mapping):
+            pair = tuple(entry.values())
+        if pair is None or len(pair) != 2:
             raise InvalidArgument(f"column {name!r}: {shown(entry)} is not a pair of a key and a value")
         if pair[0] is None:
             raise InvalidArgument(f"column {name!r}: a key of a map is NULL")
-        pairs.append((pair[0], pair[1]))
-    return pairs
+        keys.append(pair[0])
+        items.append(pair[1])
+    return keys, items
 
 
 __all__ = ["Leaf", "nested_array"]
