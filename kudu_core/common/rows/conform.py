@@ -56,8 +56,10 @@ def conform(
         A column is unknown, there twice, missing, or holds what its type cannot.  A NULL in a
         column that takes none is a matter of its row: see ``Conformed.status``.
     """
+    needed: Collection[str] = ()
+    leaves: Collection[str] = ()
     if schema.nested:
-        batch = flat_batch(schema, batch, allow_extra, first_row, stored=stored)
+        batch, needed, leaves = flat_batch(schema, batch, allow_extra, first_row, stored=stored)
     positions = _positions(schema, names_of(batch.schema), allow_extra)
     missing = [n for n in (schema.key_names if required is None else required) if n not in positions]
     if missing:
@@ -70,14 +72,14 @@ def conform(
         rows, _ = extent_of(given, column.name)
         if rows != batch.num_rows:
             raise broken(column.name, f"{rows} rows in a batch of {batch.num_rows}")
-        if stored and given.type == column.type.arrow:
+        if (stored or column.name in leaves) and given.type == column.type.arrow:
             check_stored(given, column.type, column.name, first_row)
             array = given
         else:
             array = cast(given, column.type, column.name, first_row)
         buffers = ColumnBuffers.from_arrow(array, column.type, column.name, first_row)
         columns[column.id] = buffers
-        if not column.nullable and buffers.validity is not None:
+        if buffers.validity is not None and (not column.nullable or column.name in needed):
             status = _mark_nulls(status, buffers)
     extra = {name: batch.column(positions[name]) for name in allow_extra if name in positions}
     return Conformed(RowBlock(columns, batch.num_rows), frozenset(columns), extra, status)

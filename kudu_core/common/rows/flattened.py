@@ -21,10 +21,13 @@ def flat_batch(
     first_row: int = 0,
     *,
     stored: bool = False,
-) -> pa.RecordBatch:
-    """A batch whose nested columns are replaced by their leaves.
+    beside: Collection[str] = (),
+) -> tuple[pa.RecordBatch, frozenset[str], Collection[str]]:
+    """A batch whose nested columns are replaced by their leaves; which of these take no NULL here; and which
+    columns are as they are stored.
 
-    ``stored``: leaves may be there already.  ``SchemaMismatch`` names the column.
+    ``stored``: leaves may be there already.  ``beside``: leaves that are given elsewhere.
+    ``SchemaMismatch`` names the column.
     """
     made = _Flat(batch.num_rows)
     for place, name in enumerate(names_of(batch.schema)):
@@ -34,8 +37,16 @@ def flat_batch(
         if nested is not None:
             array = nested_cast(batch.column(place), nested.layout.arrow, name, first_row)
             leaves = nested.layout.flatten(array, first_row)
+            around = flags_around(schema, name)
             for id_, leaf in zip(nested.ids, leaves, strict=True):
-                made.add(schema.by_id[id_].name, leaf, name)
+                if schema.by_id[id_].name not in around:
+                    made.add(schema.by_id[id_].name, leaf, name)
+                    made.leaves.add(schema.by_id[id_].name)
+                elif array.null_count:  # the struct takes no NULL: the flags are those of one around it
+                    outer = name.rpartition(".")[0]
+                    raise SchemaMismatch(
+                        f"column {name!r} takes no NULL; set {outer!r} to NULL, or give a value"
+                    )
         elif is_leaf and not stored and not is_field(name):
             raise SchemaMismatch(
                 f"column {shown(name)} is unknown; the table has {', '.join(schema.declared_names)}"
@@ -44,7 +55,8 @@ def flat_batch(
             made.add(name, batch.column(place), name)
         if not stored:
             made.add_flags(flags_around(schema, name), name)
-    return made.batch()
+    needed = needed_leaves(schema, made.flags, {*made.names, *beside})
+    return made.batch(), needed, made.leaves
 
 
 class _Flat:
@@ -53,14 +65,17 @@ class _Flat:
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._arrays: list[pa.Array] = []
-        self._names: list[str] = []
+        self.names: list[str] = []
+        self.leaves: set[str] = set()
+        self.flags: set[str] = set()
+        """Those that fields have set."""
         self._givers: dict[str, str] = {}
 
     def add(self, name: str, array: pa.Array, giver: str) -> None:
         if name in self._givers and self._givers[name] != giver:
             raise SchemaMismatch(f"columns {self._givers[name]!r} and {giver!r} give the same values")
         self._givers[name] = giver
-        self._names.append(name)
+        self.names.append(name)
         self._arrays.append(array)
 
     def add_flags(self, names: list[str], giver: str) -> None:
@@ -68,9 +83,28 @@ class _Flat:
         for name in names:
             if name not in self._givers:
                 self.add(name, pa.array(np.zeros(self._rows, np.bool_)), giver)
+                self.flags.add(name)
 
     def batch(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(self._arrays, names=self._names)
+        return pa.RecordBatch.from_arrays(self._arrays, names=self.names)
+
+
+def needed_leaves(schema: Schema, flags: Collection[str], given: Collection[str]) -> frozenset[str]:
+    """The leaves that take no NULL where fields make the structs of these flags, which may have been NULL.
+
+    ``SchemaMismatch`` where one of them is not given: nobody knows what it is then."""
+    if not flags:
+        return frozenset()
+    for nested in schema.nested:
+        missing = [leaf for leaf in nested.needed_with(flags) if leaf not in given]
+        if missing:
+            field = missing[0].split("[")[0]
+            outer = field.rpartition(".")[0]
+            raise SchemaMismatch(
+                f"column {field!r} takes no NULL, which it would be where {outer!r} is NULL: "
+                f"give it too, or all of {nested.name!r}"
+            )
+    return frozenset(leaf for nested in schema.nested for leaf in nested.needed_with(flags))
 
 
 def flags_around(schema: Schema, name: str) -> list[str]:
@@ -82,4 +116,4 @@ def flags_around(schema: Schema, name: str) -> list[str]:
     return [schema.by_id[id_].name for id_ in whole.flags_around(path[1:])]
 
 
-__all__ = ["flags_around", "flat_batch"]
+__all__ = ["flags_around", "flat_batch", "needed_leaves"]

@@ -1,121 +1,167 @@
-"""Python's lists, dicts and tuples as arrays of a nested type."""
+"""Python's lists, dicts and tuples as arrays of a nested type.
+
+Arrow, told a type, rounds what does not fit it: 1.5 is 1 among integers, and a time loses its microseconds.
+So values are taken apart here, and those of each flat type inside become an array as a flat column does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sized
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.rows.row_objects import as_mapping, is_row
 from kudu_core.common.types.foreign import place
+from kudu_core.common.types.nested_casts import nested_cast
 from kudu_core.common.types.nested_nodes import is_nested, storage_of
-from kudu_core.errors import InvalidArgument, shown
+from kudu_core.common.types.types import ColumnType
+from kudu_core.errors import InvalidArgument, SchemaMismatch, shown
 
+Leaf: TypeAlias = Callable[[str, Any, ColumnType], pa.Array]
+"""Makes an array, which ``nested_cast`` takes, of the values of a flat type: a list or NumPy's array."""
 _t = pa.types
 
 
-def nested_array(name: str, cells: list[Any], type_: pa.DataType, first: int = 0) -> pa.Array:
-    """Values as one array of a nested type, its extension types as what they store, which Arrow makes.
+def nested_array(name: str, cells: list[Any], type_: pa.DataType, leaf: Leaf, first: int = 0) -> pa.Array:
+    """Values as one array of a nested type.
 
-    ``InvalidArgument`` for a struct with a field that the type does not have, which Arrow passes over; what
-    Arrow refuses passes through.
+    ``InvalidArgument`` or ``SchemaMismatch`` names the place in the type, and the row.
     """
-    plain = _plain(type_)
-    made = pa.array(cells, plain)
-    _check_range(made, cells, plain, name, first)
-    if _has_structs(type_):
-        for row, cell in enumerate(cells, first):
-            _check_fields(cell, type_, name, row)
-    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+    made = _Values(leaf)
+    try:
+        return made.array(name, cells, type_)
+    except (InvalidArgument, SchemaMismatch) as error:
+        low, high = 0, len(cells)
+        of_row = error
+        while high - low > 1:  # the first row that is refused lies between
+            middle = (low + high) // 2
+            try:
+                made.array(name, cells[low:middle], type_)
+                low = middle
+            except (InvalidArgument, SchemaMismatch) as earlier:
+                high, of_row = middle, earlier
+        told = str(of_row).removeprefix(f"column {name!r}: ")
+        raise type(of_row)(f"{place(name, first + low)}: {told}") from None
 
 
-def _check_range(made: pa.Array, cells: list[Any], type_: pa.DataType, name: str, first: int) -> None:
-    """``InvalidArgument`` for a number that is infinite in the type's floats alone: Arrow makes it so."""
-    infinite = _infinities(made)
-    if not infinite or infinite == _infinities(pa.array(cells, wider := _plain(type_, wide=True))):
-        return
-    for row, cell in enumerate(cells, first):  # to name the first
-        if _infinities(pa.array([cell], type_)) != _infinities(pa.array([cell], wider)):
-            raise InvalidArgument(f"{place(name, row)}: a number lies outside the range of {type_}")
+class _Values:
+    """Values of one call."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._known: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
+
+    def array(self, name: str, cells: list[Any], type_: pa.DataType) -> pa.Array:
+        storage = storage_of(type_)
+        if not is_nested(type_):
+            made = self._leaf(name, cells, ColumnType.from_arrow(type_))
+        else:
+            cells = [cell.as_py() if isinstance(cell, pa.Scalar) else cell for cell in cells]
+            made = self._struct(name, cells, storage) if _t.is_struct(storage) else None
+            made = self._list(name, cells, storage) if made is None else made
+        return nested_cast(made, type_, name)
+
+    def _struct(self, name: str, cells: list[Any], type_: pa.DataType) -> pa.Array:
+        names = [field.name for field in type_]
+        known = frozenset(names)
+        rows = [None if cell is None else self._fields(name, cell, names) for cell in cells]
+        for row in rows:
+            if row is not None and not row.keys() <= known:
+                unknown = next(field for field in row if field not in known)
+                raise InvalidArgument(
+                    f"column {name!r}: no field {shown(unknown)}; there are {', '.join(names)}"
+                )
+        fields = [
+            self.array(
+                f"{name}.{field.name}",
+                [None if row is None else row.get(field.name) for row in rows],
+                field.type,
+            )
+            for field in type_
+        ]
+        mask = pa.array([row is None for row in rows], pa.bool_()) if None in rows else None
+        return pa.StructArray.from_arrays(fields, fields=list(type_), mask=mask)
+
+    def _fields(self, name: str, cell: Any, names: list[str]) -> Mapping[str, Any]:
+        if is_row(cell):
+            return as_mapping(cell, self._known)
+        if isinstance(cell, tuple) and len(cell) == len(names):
+            return dict(zip(names, cell, strict=True))
+        raise InvalidArgument(f"column {name!r}: {shown(cell)} is not a dict of {', '.join(names)}")
+
+    def _list(self, name: str, cells: list[Any], type_: pa.DataType) -> pa.Array:
+        is_map = _t.is_map(type_)
+        sizes = np.zeros(len(cells), np.int64)
+        joined = None if is_map else _joined(cells)
+        elements: Any = [] if joined is None else joined
+        for row, cell in enumerate(cells):
+            if cell is None:
+                continue
+            if is_map and isinstance(cell, Mapping):
+                cell = list(cell.items())
+            if not _is_list(cell):
+                kind = "dict or a list of pairs" if is_map else "list"
+                raise InvalidArgument(f"column {name!r}: {shown(cell)} is not a {kind}")
+            if joined is None:
+                elements.extend(cell.tolist() if isinstance(cell, np.ndarray) else cell)
+            sizes[row] = len(cell)
+        if _t.is_fixed_size_list(type_):
+            wrong = [size for size, cell in zip(sizes, cells, strict=True) if cell is not None]
+            wrong = [size for size in wrong if size != type_.list_size]
+            if wrong:
+                raise InvalidArgument(
+                    f"column {name!r}: a list of {wrong[0]} elements, where all have {type_.list_size}"
+                )
+        if is_map:
+            keys, items = _pairs(name, elements)
+            parts = [
+                self.array(f"{name}[].{field.name}", cells_of_field, field.type)
+                for field, cells_of_field in ((type_.key_field, keys), (type_.item_field, items))
+            ]
+            made = pa.StructArray.from_arrays(parts, fields=[type_.key_field, type_.item_field])
+        else:
+            made = self.array(f"{name}[]", elements, type_.value_field.type)
+        ends = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int64())
+        mask = pa.array([cell is None for cell in cells], pa.bool_())
+        return pa.LargeListArray.from_arrays(ends, made, mask=mask if pc.any(mask).as_py() else None)
 
 
-def _infinities(array: pa.Array | pa.ChunkedArray) -> int:
-    """How many infinite floats there are in an array and all of its parts."""
-    if isinstance(array, pa.ChunkedArray):
-        return sum(map(_infinities, array.chunks))
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if _t.is_struct(array.type):
-        return sum(map(_infinities, array.flatten()))
-    if _t.is_map(array.type):
-        return _infinities(array.keys) + _infinities(array.items)
-    if is_nested(array.type):
-        return _infinities(array.flatten())
-    if not _t.is_floating(array.type):
-        return 0
-    return pc.sum(pc.is_inf(array.cast(pa.float64()))).as_py() or 0
+def _joined(cells: list[Any]) -> np.ndarray | None:
+    """NumPy's vectors of one type as one, so that their numbers do not become objects; None: other cells."""
+    vectors = [cell for cell in cells if cell is not None]
+    dtypes = {cell.dtype if type(cell) is np.ndarray and cell.ndim == 1 else None for cell in vectors}
+    if len(dtypes) != 1 or None in dtypes or dtypes == {np.dtype(object)}:
+        return None
+    return np.concatenate(vectors)
 
 
-def _plain(type_: pa.DataType, *, wide: bool = False) -> pa.DataType:
-    """The type without extension types, of which Arrow makes no parts; ``wide``: with floats of 64 bits."""
-    if type_ == pa.bool8():
-        return pa.bool_()
-    storage = storage_of(type_)
-    if wide and _t.is_floating(storage):
-        return pa.float64()
-    if not is_nested(storage):
-        return storage
-    if _t.is_struct(storage):
-        return pa.struct([field.with_type(_plain(field.type, wide=wide)) for field in storage])
-    if _t.is_map(storage):
-        parts = storage.key_field, storage.item_field
-        key, item = (field.with_type(_plain(field.type, wide=wide)) for field in parts)
-        return pa.map_(key, item, storage.keys_sorted)
-    element = storage.value_field.with_type(_plain(storage.value_type, wide=wide))
-    if _t.is_fixed_size_list(storage):
-        return pa.list_(element, storage.list_size)
-    for is_kind, kind in _LISTS.items():
-        if is_kind(storage):
-            return kind(element)
-    return pa.list_(element)
+def _is_list(cell: Any) -> bool:
+    if isinstance(cell, np.ndarray):
+        return cell.ndim > 0
+    return (
+        isinstance(cell, Iterable)
+        and isinstance(cell, Sized)
+        and not isinstance(cell, str | bytes | bytearray | memoryview | Mapping)
+    )
 
 
-_LISTS: dict[Callable[[pa.DataType], bool], Callable[[pa.Field], pa.DataType]] = {
-    _t.is_large_list: pa.large_list,
-    _t.is_list_view: pa.list_view,
-    _t.is_large_list_view: pa.large_list_view,
-}
+def _pairs(name: str, entries: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Keys and values of the entries of maps."""
+    keys, items = [], []
+    for entry in entries:
+        pair = entry if isinstance(entry, tuple | list) else None
+        if isinstance(entry, Mapping):
+            pair = tuple(entry.values())
+        if pair is None or len(pair) != 2:
+            raise InvalidArgument(f"column {name!r}: {shown(entry)} is not a pair of a key and a value")
+        if pair[0] is None:
+            raise InvalidArgument(f"column {name!r}: a key of a map is NULL")
+        keys.append(pair[0])
+        items.append(pair[1])
+    return keys, items
 
 
-def _has_structs(type_: pa.DataType) -> bool:
-    storage = storage_of(type_)
-    if _t.is_map(storage):
-        return _has_structs(storage.item_type) or _has_structs(storage.key_type)
-    if _t.is_struct(storage):
-        return True
-    return is_nested(storage) and _has_structs(storage.value_type)
-
-
-def _check_fields(value: Any, type_: pa.DataType, name: str, row: int) -> None:
-    storage = storage_of(type_)
-    if value is None or not _has_structs(storage):
-        return
-    if _t.is_struct(storage):
-        if not isinstance(value, Mapping):
-            return
-        for field, part in value.items():
-            place_of_field = storage.get_field_index(field) if isinstance(field, str) else -1
-            if place_of_field < 0:
-                known = ", ".join(one.name for one in storage)
-                raise InvalidArgument(f"{place(name, row)}: no field {shown(field)}; there are {known}")
-            _check_fields(part, storage.field(place_of_field).type, f"{name}.{field}", row)
-    elif _t.is_map(storage):
-        for part in value.values() if isinstance(value, Mapping) else (item for _, item in value):
-            _check_fields(part, storage.item_type, f"{name}[]", row)
-    else:
-        for part in value:
-            _check_fields(part, storage.value_type, f"{name}[]", row)
-
-
-__all__ = ["nested_array"]
+__all__ = ["Leaf", "nested_array"]

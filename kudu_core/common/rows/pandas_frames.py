@@ -6,6 +6,7 @@ it says nothing of the type of its values, and comes out as a column of NULLs, w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,9 @@ def of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
     taken when every value is a whole number.
     """
     frame = with_named_levels(frame)
+    maps = {} if schema is None else _maps(frame, schema)
+    if maps:
+        frame = frame.assign(**maps)
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except NO_COLUMN as error:
@@ -61,6 +65,23 @@ def of_pandas(frame: Any, schema: Schema | None) -> pa.Table:
         if fitting.type != field.type:
             table = table.set_column(position, field.name, fitting)
     return table
+
+
+def _maps(frame: Any, schema: Schema) -> dict[str, Any]:
+    """Columns of maps with their pairs as structs: Arrow, which is told no type here, makes none of pairs."""
+    return {
+        one.name: frame[one.name].map(lambda cell, type_=one.type: _entries(cell, type_))
+        for one in schema.nested
+        if pa.types.is_map(one.type) and one.name in frame.columns and frame[one.name].dtype == object
+    }
+
+
+def _entries(cell: Any, type_: pa.MapType) -> Any:
+    pairs = list(cell.items()) if isinstance(cell, Mapping) else cell
+    if not isinstance(pairs, list | tuple) or any(not isinstance(p, tuple) or len(p) != 2 for p in pairs):
+        return cell
+    names = type_.key_field.name, type_.item_field.name
+    return [dict(zip(names, pair, strict=True)) for pair in pairs]
 
 
 def of_series(series: Any, column: StoredColumn | None) -> pa.Array | pa.ChunkedArray:

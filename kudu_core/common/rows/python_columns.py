@@ -123,25 +123,31 @@ def _of_cells(name: str, cells: list[Any], column: _Meant | None, first: int) ->
     """Python values, without the roundings that Arrow does when it is told a type."""
     if isinstance(column, NestedColumn):
         try:
-            return nested_array(name, cells, column.layout.arrow, first)
+            return nested_array(name, cells, column.layout.arrow, _flat_cells, first)
         except NO_COLUMN as error:
             raise _refused(name, cells, error, first) from None
-    if column is not None and _is_checked(column.type, cells):
-        return _checked_cells(name, cells, column, first)
+    return _flat_cells(name, cells, None if column is None else column.type, first)
+
+
+def _flat_cells(
+    name: str, cells: list[Any] | np.ndarray, type_: ColumnType | None, first: int = 0
+) -> pa.Array:
+    if type_ is not None and _is_checked(type_, cells):
+        return _checked_cells(name, list(cells), type_, first)
     try:
         array = _as_array(pa.array(cells))
     except NO_COLUMN as error:
-        if column is None:
+        if type_ is None:
             raise _refused(name, cells, error, first) from None
         # Not of one Arrow type: find the cell at fault, or integers beyond int64.
-        return _checked_cells(name, cells, column, first)
+        return _checked_cells(name, list(cells), type_, first)
     # Python's floats have no width of their own: a literal means the nearest float of the column's.
-    if column is not None and column.type.width == 4 and pa.types.is_float64(array.type):
-        return _rounded(name, array, column.type) if column.type.kind == TYPE_FLOAT else array
+    if type_ is not None and type_.width == 4 and pa.types.is_float64(array.type):
+        return _rounded(name, array, type_) if type_.kind == TYPE_FLOAT else array
     return array
 
 
-def _is_checked(type_: ColumnType, cells: list[Any]) -> bool:
+def _is_checked(type_: ColumnType, cells: list[Any] | np.ndarray) -> bool:
     """Whether Arrow would round or refuse values that the column takes: of pandas' times it drops the
     nanoseconds."""
     if type_.is_temporal:
@@ -150,8 +156,7 @@ def _is_checked(type_: ColumnType, cells: list[Any]) -> bool:
     return type_.kind == TYPE_DECIMAL or type_.is_narrower
 
 
-def _checked_cells(name: str, cells: list[Any], column: StoredColumn, first: int) -> pa.Array:
-    type_ = column.type
+def _checked_cells(name: str, cells: list[Any], type_: ColumnType, first: int) -> pa.Array:
     if takes_text(type_):
         cells = [cell_of_text(cell, type_, place(name, row)) for row, cell in enumerate(cells, first)]
     return outward(stored_array(type_, cells, f"column {name!r}", first), type_)

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.common.run.cached import cached_property
+from kudu_core.common.schema.column_names import first_repeated
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema, declared_field
 from kudu_core.common.types.stored_arrays import outward
-from kudu_core.errors import Corruption
+from kudu_core.errors import Corruption, InvalidArgument
 
 Seen = StoredColumn | NestedColumn
 
@@ -81,7 +82,10 @@ class Shown:
         self, column: Seen, stored: Sequence[pa.Array], absent: npt.NDArray[np.bool_] | None
     ) -> pa.Array:
         if isinstance(column, NestedColumn):
-            leaves = [stored[self._places[id_]] for id_ in column.ids]
+            leaves = [
+                array.dictionary_decode() if id_ in self._coded else array
+                for id_, array in ((id_, stored[self._places[id_]]) for id_ in column.ids)
+            ]
             if absent is None:
                 return column.layout.assemble(leaves)
             present = pa.array(~absent)
@@ -131,8 +135,9 @@ def picked(
     if isinstance(names, str) or any(not isinstance(name, str) for name in names):
         return schema.project(names), ()  # says what is wrong
     seen = tuple(schema.seen(name) for name in names)
-    if len({one.name for one in seen}) < len(seen):
-        schema.project([*names, *names])  # says which is asked for twice
+    repeated = first_repeated(one.name for one in seen)
+    if repeated is not None:
+        raise InvalidArgument(f"column {repeated!r} is asked for twice")
     return stored_of(schema, seen), seen
 
 

@@ -123,12 +123,12 @@ def stored_columns(
 
 
 def stored_leaf(layout: NestedLayout, place: int, column_id: int, compression: str) -> StoredColumn:
-    """The stored column of a leaf, whose default says that the nested column is NULL."""
+    """The stored column of a leaf, whose default says that the nested column is NULL, where it may be."""
     leaf = layout.leaves[place]
     declared = Column(leaf.name, leaf.type, leaf.nullable, compression=compression)
     missing = missing_cell(layout, place)
     made = store(declared, column_id, is_key=False)
-    return replace(made, read_default=missing, write_default=missing)
+    return replace(made, read_default=missing, write_default=missing if layout.nullable else None)
 
 
 def check_stored_names(columns: Sequence[StoredColumn]) -> None:

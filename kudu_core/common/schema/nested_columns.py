@@ -7,7 +7,7 @@ which are columns of the schema like any other: files, records, changes and pred
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from kudu_core.common.format.members import flag, integer, text
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.rowcodec import CodecColumn
 from kudu_core.common.types.nested_layout import NestedLayout, layout_of
+from kudu_core.common.types.nested_nodes import FlatNode, NestedNode, StructNode, streams_of
 from kudu_core.errors import InvalidArgument
 
 _NESTED = "nested["
@@ -77,6 +78,12 @@ class NestedColumn:
         by_name = dict(zip((leaf.name for leaf in self.layout.leaves), self.ids, strict=True))
         return [by_name[name] for name in names if name in by_name]
 
+    def needed_with(self, flags: Collection[str]) -> list[str]:
+        """The leaves that take no NULL where the structs with these flags are there."""
+        found: list[str] = []
+        _needed_below(self.layout.root, flags, False, found)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         raw = pa.schema([pa.field("", self.type)]).serialize().to_pybytes()
         return {
@@ -106,6 +113,16 @@ class NestedColumn:
         if leaves != len(found.ids):
             raise ValueError(f"nested column {found.name!r} has {leaves} leaves, not {len(found.ids)}")
         return found
+
+
+def _needed_below(node: NestedNode, flags: Collection[str], there: bool, found: list[str]) -> None:
+    """``there``: the struct around is one of those."""
+    if isinstance(node, StructNode):
+        there = node.flags in flags if node.own_flags else there
+        for field in node.fields:
+            _needed_below(field, flags, there, found)
+    elif there and not node.nullable:
+        found.append(node.name if isinstance(node, FlatNode) else next(iter(streams_of(node.element)))[0])
 
 
 def _part_of(whole: NestedColumn, path: tuple[str, ...]) -> NestedColumn | None:

@@ -233,6 +233,12 @@ class Schema:
         return column
 
     def _unknown(self, name: str) -> InvalidArgument:
+        nested = self.nested_by_name.get(name) or (self.part(name) if self.nested else None)
+        if nested is not None:
+            return InvalidArgument(
+                f"column {name!r} is {nested.type}, and a flat one is asked for: a field of structs is "
+                f'named with dots, as "{name}.x"'
+            )
         return InvalidArgument(f"no column {shown(name)}; the table has {listed_names(self.declared_names)}")
 
     def null_test(self, name: str) -> tuple[str, bool] | None:

@@ -16,6 +16,7 @@ from kudu_core.common.types.types import TYPE_BINARY, TYPE_BOOL, TYPE_DECIMAL, T
 from kudu_core.errors import SchemaMismatch
 
 _t = pa.types
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def cast(array: pa.Array, type_: ColumnType, name: str, first_row: int = 0) -> pa.Array:

@@ -219,8 +219,7 @@ def _node(key: str, value: str, words: Iterator[tuple[str, str]], batch: pa.Reco
     if key == "literal":
         return Literal(batch.column(int(value))[0])
     if key == "nested_field_ref":
-        path = ".".join(next(words)[1] for _ in range(int(value)))
-        raise InvalidArgument(f"no column {path!r}: columns have no fields")
+        return Ref(".".join(next(words)[1] for _ in range(int(value))))
     if key != "call":
         raise ValueError(key)
     arguments: list[Node] = []

@@ -187,10 +187,15 @@ def _needed(columns: Any, schema: Schema) -> list[str]:
         node = expressions.parse(expression)
         # Not understood, it may take any column.
         taken = schema.declared_names if node is None else expressions.references(node)
-        names.update(dict.fromkeys(name for name in schema.declared_names if name in taken))
-        for name in sorted(set(taken) - set(schema.declared_names)):
-            schema.column(name)  # says that there is none
+        whole = {name if name in schema.declared_names else _around(name, schema) for name in sorted(taken)}
+        names.update(dict.fromkeys(name for name in schema.declared_names if name in whole))
     return list(names)
+
+
+def _around(name: str, schema: Schema) -> str:
+    """The column that has a field; ``InvalidArgument`` where there is none."""
+    schema.seen(name)
+    return name.split(".", maxsplit=1)[0]
 
 
 def check_hints(hints: dict[str, Any]) -> None:

@@ -35,6 +35,11 @@ def lazy_frame(handle: Handle, at: Any) -> pl.LazyFrame:
     return register_io_source(source.read, schema=source.types, is_pure=True)  # one snapshot
 
 
+def _no_rows(schema: pa.Schema) -> pa.Table:
+    """``schema.empty_table()``, which pyarrow does not make of extension types inside of others."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 class PolarsSource:
     """The rows of a snapshot, pinned as long as a frame over it lives."""
 
@@ -46,7 +51,7 @@ class PolarsSource:
                     f"Polars has no type for column {field.name!r}, {field.type}; read the others: "
                     "pl.from_arrow(table.scan(columns).to_table())"
                 )
-        self.types = _frame(held.arrow_schema.empty_table()).schema
+        self.types = _frame(_no_rows(held.arrow_schema)).schema
 
     def read(
         self, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _batch_size: int | None

@@ -157,6 +157,11 @@ def staged_columns(
             continue
         if column is None:
             raise SchemaMismatch(_unknown(field.name, schema))
+        if column.id in schema.leaf_of:
+            raise SchemaMismatch(
+                f"column {field.name!r} is a part of column {schema.leaf_of[column.id].name!r}, which a "
+                "DataFrame gives as a whole"
+            )
         _check_type(field, column.type)
         out.append((column.name, column.type.name))
     for name in schema.key_names:

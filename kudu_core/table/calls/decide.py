@@ -14,6 +14,7 @@ import numpy as np
 from kudu_core._ext.rules import decide as rules
 from kudu_core.common.idempotence.writers import Counts
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.schema.schema import Schema
 from kudu_core.table.calls.call import INSERTING, Call, no_rows
 from kudu_core.table.calls.prepared import Prepared
 from kudu_core.table.calls.refused import NULL_IN_REQUIRED, OK, Refused
@@ -128,10 +129,10 @@ def _say_nothing(
     refused = 0
     width = len(prepared.schema.value_columns)
     for index, column in enumerate(prepared.schema.value_columns):
-        given = call.block.columns.get(column.id)
-        if given is None or given.validity is None:
+        missing = _null_cells(prepared.schema, call, column.id)
+        if missing is None:
             continue
-        rows = taken[~given.valid_mask()[taken]]
+        rows = taken[missing[taken]]
         groups = group[rows]
         mine = source[groups * width + index] >= 0  # not of a row that deletes
         rows, groups = rows[mine], groups[mine]
@@ -143,6 +144,31 @@ def _say_nothing(
             refused += int(np.count_nonzero(now[lacking]))
             now[lacking] = touched[lacking] = 0
     return refused
+
+
+def _null_cells(schema: Schema, call: Call, column_id: int) -> np.ndarray | None:
+    """(rows,) bool, where a call gives NULL; None: nowhere.  The leaves of a nested column or of a list say
+    it together."""
+    columns = call.block.columns
+    if column_id not in columns:
+        return None
+    nested, giver, is_flag = schema.leaf_of.get(column_id), column_id, False
+    if nested is not None:
+        test = nested.layout.null_test()
+        if all(id_ in columns for id_ in nested.ids):
+            if test is None:
+                return None
+            giver, is_flag = schema.by_name[test[0]].id, test[1] == "is_true"
+        else:
+            place, bracket, _ = schema.by_id[column_id].name.partition("[")
+            if bracket:
+                names = (schema.by_id[id_].name for id_ in nested.ids)
+                giver = schema.by_name[next(name for name in names if name.startswith(f"{place}["))].id
+    given = columns[giver]
+    if is_flag:
+        flags: np.ndarray = given.to_arrow(schema.by_id[giver].type).to_numpy(zero_copy_only=False)
+        return flags
+    return None if given.validity is None else ~given.valid_mask()
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from kudu_core.common.rows.keys import encode_prefix
 from kudu_core.common.rows.shown import Seen, Shown, picked
-from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import TYPE_BINARY
 from kudu_core.common.where import keybounds
@@ -122,7 +121,7 @@ class ScanRequest:
             ordered=self.order == "key",
             limit=self.limit,
             batch_rows=check_batch_rows(self.batch_rows),
-            dictionary=_coded(seen, columns, self.dictionary, self.stored),
+            dictionary=_coded(seen, self.dictionary, self.stored),
             stored=self.stored,
         )
 
@@ -176,10 +175,9 @@ class ScanPlan:
         lower, upper = bounds
         known = _known_bounds(schema, where)
         implied = lower == known[0], upper == known[1]
-        coded = _coded(columns if seen is None else seen, columns, (), stored)
         return ScanPlan(
             schema=schema, columns=columns, filter=where, lower=lower, upper=upper, implied=implied,
-            batch_rows=batch_rows, dictionary=coded, seen=seen, stored=stored,
+            batch_rows=batch_rows, dictionary=_coded(seen or columns, (), stored), seen=seen, stored=stored,
         )  # fmt: skip
 
     def between(self, lower: bytes | None, upper: bytes | None) -> ScanPlan:
@@ -326,24 +324,19 @@ def check_batch_rows(batch_rows: int) -> int:
     return batch_rows
 
 
-def _coded(
-    seen: Sequence[Seen], columns: Sequence[StoredColumn], names: Sequence[str], stored: bool
-) -> frozenset[int]:
-    """Ids of the columns that are to come as dictionaries: those of these names, and what was declared so.
-
-    Not what a nested column is put together of."""
+def _coded(seen: Sequence[Seen], names: Sequence[str], stored: bool) -> frozenset[int]:
+    """Ids of the columns that are to come as dictionaries: those of these names, and what was declared so."""
     if isinstance(names, str):
         raise InvalidArgument(f"dictionary is a list of names: [{names!r}]")
+    columns = [column for column in seen if isinstance(column, StoredColumn)]
     by_name = {column.name: column for column in columns}
     for name in names:
         if name not in by_name:
-            raise InvalidArgument(f"dictionary: {name!r} is not a column of the scan")
+            raise InvalidArgument(f"dictionary: {name!r} is not a flat column of the scan")
         if by_name[name].type.kind != TYPE_BINARY:
             raise InvalidArgument(f"dictionary: {name!r} is {by_name[name].type}, not a string or binary")
-    leaves = {id_ for one in seen if isinstance(one, NestedColumn) for id_ in one.ids}
     declared = () if stored else (c for c in columns if c.type.is_dictionary and c.type.kind == TYPE_BINARY)
-    coded = {*(by_name[name].id for name in names), *(column.id for column in declared)}
-    return frozenset(coded - leaves)
+    return frozenset([*(by_name[name].id for name in names), *(column.id for column in declared)])
 
 
 def _known_bounds(schema: Schema, where: Filter | None) -> Bounds:

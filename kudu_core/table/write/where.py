@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
-from kudu_core.common.rows.flattened import flags_around, flat_batch
+from kudu_core.common.rows.flattened import flags_around, flat_batch, needed_leaves
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.scalars import stored_scalar
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
+from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
@@ -125,6 +126,7 @@ class NewValues:
                     f"{name!r} is a key column; a key does not change: delete and insert the row"
                 )
             if isinstance(value, pc.Expression):
+                value = _flat_expression(value, schema)
                 names.update(_names(value, schema))
                 expressions[name] = value
             else:
@@ -158,9 +160,13 @@ class NewValues:
             made |= self._computed(pa.RecordBatch.from_arrays(arrays, schema=_seen_schema(self.read)))
         every = np.zeros(old.rows, np.int64)
         made |= {schema.by_name[name].id: cell.take(every) for name, cell in self.cells.items()}
+        told = {name: value for name, value in self.literals.items() if name.endswith(":null")}
+        flags = [name for name, value in told.items() if value in (False, pa.scalar(False))]
+        needed = needed_leaves(schema, flags, self.names) if flags else ()
         for name in self.names:
             column = schema.by_name[name]
-            if not column.nullable and made[column.id].null_count:
+            takes_null = column.nullable and name not in needed
+            if not takes_null and made[column.id].null_count:
                 raise InvalidArgument(
                     f"set: {name!r} takes no NULL, but a row would get one; nothing was changed"
                 )
@@ -190,26 +196,44 @@ def _flat_values(schema: Schema, set_: dict[str, Any]) -> dict[str, Any]:
     if not schema.nested:
         return set_
     flat: dict[str, Any] = {}
+    parts: dict[str, list[Any]] = {}
+    flags: set[str] = set()
     for name, value in set_.items():
+        schema.seen(name)
         nested = schema.nested_by_name.get(name) or schema.part(name)
         if nested is None:
             flat[name] = value
-            flat.update(dict.fromkeys(flags_around(schema, name), False))
+            flags.update(flags_around(schema, name))
             continue
         if isinstance(value, pc.Expression):
             raise NotSupported(
                 f"set: {name!r} is {nested.type}, which no expression makes; give a value, or set its "
                 f'fields, as "{name}.x"'
             )
-        [batch] = batches({name: [value]}, schema)
-        cells = flat_batch(schema, batch)
-        flat.update({leaf: cells.column(leaf)[0].as_py() for leaf in cells.schema.names})
-    return flat
+        parts[name] = [value]
+    if parts:
+        [batch] = batches(parts, schema)
+        cells, _, _ = flat_batch(schema, batch, beside=flat)
+        twice = flat.keys() & set(cells.schema.names)
+        if twice:
+            raise InvalidArgument(f"set: {min(twice)!r} is given twice, also as a field of another")
+        flat.update({leaf: cells.column(leaf)[0] for leaf in cells.schema.names})
+    flags -= flat.keys()
+    needed_leaves(schema, flags, flat)
+    return flat | dict.fromkeys(flags, False)
 
 
 def _seen_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
     """Columns as expressions see them."""
     return pa.schema([pa.field(c.name, seen(pa.nulls(0, c.type.arrow), c.type).type) for c in columns])
+
+
+def _flat_expression(expression: pc.Expression, schema: Schema) -> pc.Expression:
+    """The expression over stored columns: fields of structs are some."""
+    if not schema.nested:
+        return expression
+    given, _ = AsGiven(expression, None).of_stored_types(schema.null_test)
+    return given.expression
 
 
 def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
@@ -224,7 +248,9 @@ def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
 
 
 def _literal(column: StoredColumn, value: Any) -> pa.Scalar:
-    """A value of ``set=``, which every row gets."""
+    """A value of ``set=``, which every row gets.  Leaves of a nested one are as they are stored."""
+    if isinstance(value, pa.Scalar) and value.type == column.type.arrow:
+        return value
     if _is_own(column):
         try:
             return stored_scalar(column.type, value, f"column {column.name!r}")

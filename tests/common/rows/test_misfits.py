@@ -14,6 +14,8 @@ import pytest
 from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.schema.declare import Column, declare
+from kudu_core.common.types.casts import cast
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
 D = decimal.Decimal
@@ -170,3 +172,11 @@ def test_floats_of_pandas_with_a_value_are_no_text() -> None:
     assert _given("int32", pd.Series([np.nan, 5.0])) == [None, 5]
     with pytest.raises(InvalidArgument, match="'x' is int32"):
         _given("int32", pd.Series([np.nan, 5.5]))
+
+
+def test_categories_of_polars_are_taken_as_their_text() -> None:
+    views = pa.DictionaryArray.from_arrays(
+        pa.array([1, None, 0], pa.uint32()), pa.array(["a", "b"], pa.string_view())
+    )
+    found = cast(views, ColumnType.parse("string"), "c")
+    assert found.to_pylist() == ["b", None, "a"]
