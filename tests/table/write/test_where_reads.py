@@ -92,7 +92,7 @@ def test_an_expression_that_is_not_understood_may_name_any_column(
     [
         (pc.field("nothing"), "no column 'nothing'"),
         (pc.field("v") + pc.field("nothing"), "no column 'nothing'"),
-        (pc.field("v", "inner"), "columns have no fields"),
+        (pc.field("v", "inner"), "no column 'v.inner'"),
         (pc.field(1), "named, not numbered"),
         (pc.field("s") + 1, "set: "),
         (pc.field("s"), "'v'"),
