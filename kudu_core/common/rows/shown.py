@@ -14,7 +14,7 @@ from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.column_names import first_repeated
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn, arrow_schema, declared_field
-from kudu_core.common.types.stored_arrays import outward
+from kudu_core.common.types.stored_arrays import dictionary_values, outward
 from kudu_core.errors import Corruption, InvalidArgument
 
 Seen = StoredColumn | NestedColumn
@@ -83,7 +83,7 @@ class Shown:
     ) -> pa.Array:
         if isinstance(column, NestedColumn):
             leaves = [
-                array.dictionary_decode() if id_ in self._coded else array
+                dictionary_values(array) if id_ in self._coded else array
                 for id_, array in ((id_, stored[self._places[id_]]) for id_ in column.ids)
             ]
             if absent is None:
