@@ -193,7 +193,8 @@ def test_no_acknowledged_write_is_lost_and_every_read_is_of_a_state_that_was(tmp
             assert len(set(found.values())) <= 1 and len(found) in (0, 2), f"half of a write: {found}"
             workers.add(int(by))
             before, known = newest.get(by, (0, {}))
-            assert at >= before, "a worker does not go back"
+            went = f"worker {by}: {before} {known}, then {at} {found}; killed: {killed}"
+            assert at >= before, f"a worker does not go back: {went}"
             assert all(found.get(item, n) >= n for item, n in known.items())
             newest[by] = at, known | found
             seen[reader].append((at, {f"{writer} {side}": found.get(f"{writer} {side}") for side in "ab"}))
