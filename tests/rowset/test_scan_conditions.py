@@ -328,5 +328,5 @@ def test_what_is_no_dictionary(make: Make) -> None:
     for names, message in ((["k"], "not a string"), (["x"], "'x'"), ("s", "list of names")):
         with pytest.raises(kc.InvalidArgument, match=message):
             table.scan(dictionary=names)
-    with pytest.raises(kc.InvalidArgument, match="not a column of the scan"):
+    with pytest.raises(kc.InvalidArgument, match="not a flat column of the scan"):
         table.scan(["k"], dictionary=["s"])
