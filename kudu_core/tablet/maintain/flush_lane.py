@@ -6,10 +6,10 @@ One thread looks after all tablets of a table.  What it does is in ``tablet/flus
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kudu_core.common.run.clock import Clock, micros_of
 from kudu_core.common.run.gates import Flag
@@ -40,6 +40,9 @@ they take the same room as records."""
 
 PACE_BYTES = 1 << 20
 """Flushes of less say nothing of how fast a flush is."""
+
+_Store: TypeAlias = "tuple[str, int, tuple[int, ...]]"
+"""Kind of the flush, tablet, rowsets."""
 
 
 class FlushLane(Lane):
@@ -102,11 +105,13 @@ class FlushLane(Lane):
         """
         done = 0
         shortened = False
+        missed: Counter[_Store] = Counter()
         looks = Looks(lambda: self.tablets, self._operations)
         pressure: Pressure | None = None
         while not self._stop.is_set() and may_go_on():
             pressure = self._pressure(pressure)
-            chosen = looks.best(partial(_chosen, [] if shortened else self._log_operations(), pressure))
+            others = [] if shortened else self._log_operations()
+            chosen = looks.best(partial(_chosen, others, pressure, missed))
             if chosen is None:
                 return done
             if chosen.kind == LOG_GC:
@@ -123,8 +128,9 @@ class FlushLane(Lane):
             if acted:
                 done += 1
                 shortened = False
-            else:
-                self._leave_alone(chosen)
+                missed.clear()
+            else:  # a writer that needed memory was before us, or it failed
+                missed[_store_of(chosen)] += 1
         return done
 
     def _pressure(self, known: Pressure | None) -> Pressure:
@@ -351,8 +357,18 @@ class FlushLane(Lane):
             return [truncated, TokensDropped(tokens=tokens)] if tokens else [truncated]
 
 
-def _chosen(others: list[Operation], pressure: Pressure, found: list[Operation]) -> Operation | None:
+def _chosen(
+    others: list[Operation], pressure: Pressure, missed: Counter[_Store], found: list[Operation]
+) -> Operation | None:
+    """``missed``: how often nothing was left to do to a store since something was done to any.  After twice
+    the others come first; it is not left alone for a time, in which its memory would grow without bound."""
+    if missed:
+        found = [op for op in found if missed[_store_of(op)] < 2]
     return choose(found + others, pressure)
+
+
+def _store_of(op: Operation) -> _Store:
+    return op.kind, op.tablet_id, op.rowsets
 
 
 def _sync_edits(tablet: Tablet) -> None:

@@ -170,3 +170,36 @@ def test_memory_stays_within_the_limit_under_random_inserts(path: Path) -> None:
             assert used <= 1.2 * limit
         assert now["flush_count"] > 1
         assert table.count() == len(keys)
+
+
+@pytest.mark.parametrize("before", [1, 3])
+def test_a_store_that_a_writer_flushed_before_the_lane_is_not_left_alone(
+    make: Make, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """It was, for seconds in which nobody flushed it and memory grew past any limit."""
+    table = make(SCHEMA, flush_age_s=0)
+    lane = engine_of(table).memory.flush_lane
+    assert lane is not None
+    usual, calls = lane._flush_of, 0
+
+    def after_a_writer(op: Any, tablet: Any, tell: Any = None) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls > before:
+            return usual(op, tablet, tell)
+        assert usual(op, tablet, tell)
+        later = usual(op, tablet, tell)
+        if calls < before:
+            insert(table, ROWS * calls + np.arange(ROWS))
+        return later
+
+    insert(table, np.arange(ROWS))
+    monkeypatch.setattr(lane, "_flush_of", after_a_writer)
+    lane.run_due()
+    assert calls == min(before, 2), "after twice it is left to the next look"
+    monkeypatch.setattr(lane, "_flush_of", usual)
+    insert(table, -1 - np.arange(ROWS))
+    assert lane.relieve(), "writers find it at once"
+    insert(table, -1 - ROWS - np.arange(ROWS))
+    assert lane.run_due() > 0, "and so does the lane"
+    assert table.metrics()["memory_store_bytes"] < 1 << 20
