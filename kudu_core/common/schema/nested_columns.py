@@ -38,7 +38,8 @@ class NestedColumn:
         whole: tuple[NestedColumn, tuple[str, ...]] | None = self.__dict__.get("_part_of")
         if whole is not None:
             return _part_of, whole
-        return NestedColumn, (self.name, self.type, self.nullable, self.comment, self.ids)
+        # As text: a pickled fixed_size_list of pyarrow forgets that its items take no NULL.
+        return NestedColumn.from_json, (self.to_json(),)
 
     @cached_property
     def layout(self) -> NestedLayout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from pathlib import Path
 from typing import Any
@@ -293,3 +294,16 @@ def test_expressions_name_fields_of_structs(tmp_path: Any) -> None:
         found = table.to_dataset().to_table(columns=columns, filter=pc.field("id") == 1)
         assert found.to_pylist() == [{"twice": 8}]
         assert table.lazy().select("id").collect()["id"].to_list() == [1, 2]
+
+
+def test_types_that_pyarrow_does_not_pickle_whole_travel_in_tokens_and_scans(make: Make) -> None:
+    """A pickled fixed_size_list of pyarrow forgets that its items take no NULL."""
+    item = pa.field("item", pa.map_(pa.int32(), pa.date32()), nullable=False)
+    struct = pa.struct([("x", pa.list_(item, 1))])
+    schema = pa.schema([("k", pa.int64()), ("v", pa.list_(item, 2)), ("s", struct)])
+    table = make(schema)
+    table.insert({"k": [1, 2], "v": [[[(1, None)], []], None], "s": [{"x": [[]]}, None]})
+    whole = table.scan().to_table()
+    for token in pickle.loads(pickle.dumps(table.scan_tokens())):
+        assert table.scan_token(token).to_table().equals(whole)
+    assert pickle.loads(pickle.dumps(table.scan(["s.x", "k"]))).to_table()["k"].to_pylist() == [1, 2]

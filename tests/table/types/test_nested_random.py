@@ -33,8 +33,14 @@ def _whole(array: pa.Array) -> pa.Array:
 
 
 def _compact(array: pa.Array) -> pa.Array:
-    """An array that begins at its buffers' first cell."""
-    return array if array.offset == 0 else array.take(pa.array(range(len(array))))
+    """An array that begins at its buffers' first cell.  Not by ``take``, which gives wrong cells of a slice
+    of a fixed_size_list inside of another (pyarrow 26)."""
+    if array.offset == 0:
+        return array
+    batch, sink = pa.record_batch([array], ["a"]), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as out:
+        out.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue()).read_next_batch().column(0)
 
 
 class Story:
