@@ -180,24 +180,24 @@ def test_a_store_that_a_writer_flushed_before_the_lane_is_not_left_alone(
     table = make(SCHEMA, flush_age_s=0)
     lane = engine_of(table).memory.flush_lane
     assert lane is not None
-    usual, calls = lane._flush_of, 0
+    usual, calls = lane.flush, 0
 
-    def after_a_writer(op: Any, tablet: Any, tell: Any = None) -> bool:
+    def after_a_writer(tablet: Any, tell: Any = None) -> bool:
         nonlocal calls
         calls += 1
         if calls > before:
-            return usual(op, tablet, tell)
-        assert usual(op, tablet, tell)
-        later = usual(op, tablet, tell)
+            return usual(tablet, tell)
+        assert usual(tablet, tell)
+        later = usual(tablet, tell)
         if calls < before:
             insert(table, ROWS * calls + np.arange(ROWS))
         return later
 
     insert(table, np.arange(ROWS))
-    monkeypatch.setattr(lane, "_flush_of", after_a_writer)
+    monkeypatch.setattr(lane, "flush", after_a_writer)
     lane.run_due()
     assert calls == min(before, 2), "after twice it is left to the next look"
-    monkeypatch.setattr(lane, "_flush_of", usual)
+    monkeypatch.setattr(lane, "flush", usual)
     insert(table, -1 - np.arange(ROWS))
     assert lane.relieve(), "writers find it at once"
     insert(table, -1 - ROWS - np.arange(ROWS))
