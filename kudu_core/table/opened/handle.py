@@ -243,6 +243,10 @@ class Handle:
             if fresh.uuid != engine.uuid:
                 fresh.discard()
                 raise replaced(self.path)
+            if _is_behind(fresh, engine):
+                fresh.discard()
+                self.refreshed_s = began_s
+                return
             _open.add(fresh)
             floor = max(engine.pins.floor, fresh.oldest_ts)
             met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
@@ -347,6 +351,16 @@ class HandleOwner:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+
+
+def _is_behind(fresh: Engine, engine: Engine) -> bool:
+    """Whether a reader would go back in time.
+
+    Where nobody writes, it reads the log to its end.  Whoever takes the lease then makes all of that durable
+    with the epoch that it begins; until it has, COMMITTED is that of the writer before it (protocol R2).
+    """
+    is_same_life = fresh.table_file.state.epoch == engine.table_file.state.epoch
+    return is_same_life and fresh.unreplayed is None and fresh.visible_ts < engine.visible_ts
 
 
 def arrived(origin: Origin) -> Handle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.wal import Log
+from tests.support.inside import engine_of
 from tests.support.tables import Make
 
 
@@ -174,3 +176,33 @@ def test_a_reader_at_the_moment_of_a_takeover_waits_for_it(
     assert seen == [50]
     assert reader.timestamp >= before
     reader.close()
+
+
+def test_a_refresh_while_a_writer_takes_over_does_not_go_back(make: Make, path: Path, tmp_path: Path) -> None:
+    """Where nobody writes a reader sees records that nobody synced.  While the next writer has the lease and
+    no epoch yet, COMMITTED lies before them."""
+    table = make(durability="none")
+    table.insert({"k": [1]})
+    table.flush()
+    table.insert({"k": [2]})
+    killed = tmp_path / "killed"
+    shutil.copytree(path, killed)
+    with kc.open_table(killed) as reader:
+        before = reader.timestamp
+        assert reader.count() == 2
+        lease = engine_of(reader).fs.lease(f"{killed}/LOCK")
+        lease.try_acquire(0)
+        try:
+            with kc.open_table(killed) as other:
+                assert other.count() == 1, "it is at COMMITTED"
+            for _ in range(2):
+                reader.refresh()
+                assert (reader.timestamp, reader.count()) == (before, 2)
+        finally:
+            lease.release()
+        with kc.open_table(killed, "rw") as writer:
+            assert writer.timestamp >= before
+            writer.insert({"k": [3]})
+            writer.flush()
+            reader.refresh()
+            assert reader.count() == 3
