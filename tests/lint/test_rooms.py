@@ -56,7 +56,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "tablet/maintain/lane.py": {"kudu_core.common.run.workers.Worker": "maintenance"},
     "cfile/pages/container_writer.py": {"os.urandom": "file_id is random"},
     "rowset/memory/memrowset.py": {"os.urandom": "the seed of a hash table, which nobody may guess"},
-    "table/opened/handle.py": {
+    "table/opened/travel/unheld.py": {
         "os.register_at_fork": "handles refuse to work in the child",
         "kudu_core.common.run.workers.Worker": (
             "a handle collected on a worker cannot be closed by it: that waits for workers"

@@ -12,20 +12,18 @@ reads, is a handle for reading that opens the table at its first use.
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.run.cycles import forget_others
 from kudu_core.common.run.locks import mutex
-from kudu_core.common.run.workers import Worker, forget_workers, is_worker
 from kudu_core.errors import ChangesLost, Closed, KuduError, ReadOnly, SnapshotTooOld
 from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.engine import Engine
 from kudu_core.table.opened.read_end import warn_of_unreplayed
 from kudu_core.table.opened.travel.origin import Unopened, replaced
+from kudu_core.table.opened.travel.unheld import close_unheld, open_engines, open_handles
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.travel.origin import Origin, Reopen
@@ -60,7 +58,7 @@ class Handle:
             self.path, self.engine = origin.path, cast("Engine", Unopened(self.opened))
         else:
             self.path, self.engine = engine.path, engine
-            _open.add(engine)
+            open_engines.add(engine)
         self.writes = engine is not None and engine.writer
         self.refresh_s = None if origin is None or self.writes else origin.refresh_s
         """A read through a ``Table`` refreshes first what is older; None: whoever wants that calls it."""
@@ -71,8 +69,8 @@ class Handle:
         self._origin = origin
         self._held = [] if engine is None else [engine]
         """The state of now once more, for what closes it when nobody holds the handle."""
-        _handles.add(self)
-        self._watch = weakref.finalize(self, _close, self._held)
+        open_handles.add(self)
+        self._watch = weakref.finalize(self, close_unheld, self._held)
         self._refresh_mutex = mutex()
         self._exchange_mutex = mutex()
         """Of the moment at which a newer state takes its place, or a close forbids that."""
@@ -247,7 +245,7 @@ class Handle:
                 fresh.discard()
                 self.refreshed_s = began_s
                 return
-            _open.add(fresh)
+            open_engines.add(fresh)
             floor = max(engine.pins.floor, fresh.oldest_ts)
             met = fresh.unreplayed if fresh.unreplayed != engine.unreplayed else None
             with self._exchange_mutex:
@@ -278,7 +276,7 @@ class Handle:
                 raise Closed(f"{self.path} was closed")
             began_s = self.now_s()
             engine, event, reopen = self._origin.open()
-            _open.add(engine)
+            open_engines.add(engine)
             with self._exchange_mutex:
                 closed = self._is_closed
                 if not closed:
@@ -371,44 +369,6 @@ def arrived(origin: Origin) -> Handle:
 def handle_of(owner: HandleOwner) -> Handle:
     """The handle behind what a user holds, for the rooms above."""
     return owner._handle
-
-
-# ---- nobody holds it any more, or another process does ----
-
-_open: weakref.WeakSet[Engine] = weakref.WeakSet()
-_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
-
-
-def _close(held: list[Engine]) -> None:
-    """Close what nobody holds any more: the state that a handle had last, when the handle is collected or the
-    interpreter ends.  There is none where nothing was asked of a handle that has arrived."""
-    if not held:
-        return
-    (engine,) = held
-    try:
-        if is_worker():
-            # The collector ran on a worker, which may hold the very locks that a close waits for.
-            Worker(engine.close, "close").start()
-        else:
-            engine.close()
-    except (OSError, KuduError):
-        raise
-    except BaseException:
-        # Nobody catches what a finalizer raises, nor calls again: what an interrupt has cut short goes on.
-        Worker(engine.close, "close").start()
-        raise
-
-
-def _after_fork_in_child() -> None:
-    forget_workers()
-    forget_others()
-    for engine in list(_open):
-        engine.abandon()
-    for handle in list(_handles):
-        handle.forked()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 __all__ = ["Handle", "HandleOwner", "arrived", "handle_of"]

@@ -13,7 +13,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.gates import Gates
-from kudu_core.table.opened.handle import _close as finalize
+from kudu_core.table.opened.travel.unheld import close_unheld as finalize
 from kudu_core.tablet.compact import merge as merge_compaction
 from kudu_core.tablet.maintain import compaction_lane, together
 from kudu_core.tablet.store.edits import Edit
