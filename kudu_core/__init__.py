@@ -14,6 +14,7 @@ from kudu_core.errors import (
     ChangesLost,
     Closed,
     ColumnTooLarge,
+    Conflict,
     Corruption,
     Fenced,
     InternalError,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from kudu_core.table.changes.change_tokens import ChangeToken
     from kudu_core.table.changes.changes import Changes
     from kudu_core.table.entry import create_table, open_table, restore
+    from kudu_core.table.merge.merge import Merge, MergeResult
+    from kudu_core.table.merge.sides import new, old
     from kudu_core.table.read.explain import Explained
     from kudu_core.table.read.scan import Scan
     from kudu_core.table.read.snapshot import Snapshot
@@ -71,6 +74,7 @@ __all__ = [
     "Closed",
     "Column",
     "ColumnTooLarge",
+    "Conflict",
     "Corruption",
     "Explained",
     "Fenced",
@@ -80,6 +84,8 @@ __all__ = [
     "KuduError",
     "Locked",
     "MemoryLimit",
+    "Merge",
+    "MergeResult",
     "NotSupported",
     "Options",
     "PartitionSchema",
@@ -109,6 +115,8 @@ __all__ = [
     "WriteTicket",
     "check_store",
     "create_table",
+    "new",
+    "old",
     "open_table",
     "repair",
     "restore",
@@ -122,6 +130,8 @@ _HOMES = {
     "Column": "common.schema.declare",
     "Explained": "table.read.explain",
     "HashPartition": "common.partition.declared",
+    "Merge": "table.merge.merge",
+    "MergeResult": "table.merge.merge",
     "Options": "options",
     "PartitionSchema": "common.partition.partitions",
     "RangePartition": "common.partition.declared",
@@ -137,6 +147,8 @@ _HOMES = {
     "WriteTicket": "table.write.ticket",
     "check_store": "objects.check_store",
     "create_table": "table.entry",
+    "new": "table.merge.sides",
+    "old": "table.merge.sides",
     "open_table": "table.entry",
     "repair": "table.repair.repair",
     "restore": "table.entry",

@@ -7,6 +7,7 @@
     |- TableNotFound     no table at that path                       (FileNotFoundError)
     |- TableExists       create over an existing table               (FileExistsError)
     |- RowErrors         rows of a write call were refused; nothing of the call was applied
+    |- Conflict          rows that a batch has read were changed before it ended
     |- SnapshotTooOld    the history of that time is gone
     |  |- ChangesLost    changes since that time are gone
     |- SnapshotInFuture  that time has not come, or is not visible here yet
@@ -94,6 +95,10 @@ class RowErrors(KuduError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class Conflict(KuduError):
+    """Rows that a batch has read were changed before it ended; nothing of it was applied.  Run it again."""
 
 
 class SnapshotTooOld(KuduError):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from kudu_core.errors import InvalidArgument
 from kudu_core.table.calls.conform import with_policy
+from kudu_core.table.merge import conditional
+from kudu_core.table.merge.conditional import Manner
+from kudu_core.table.merge.merge import Merge
 from kudu_core.table.opened.handle import HandleOwner
 from kudu_core.table.write import door
 from kudu_core.table.write.batch import Batch
+from kudu_core.table.write.modify import TRIES, modify
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ class TableWrites(HandleOwner):
         self,
         data: Rows,
         *,
+        if_: Where | None = ...,
         on_conflict: OnConflict = ...,
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
@@ -36,6 +42,7 @@ class TableWrites(HandleOwner):
         self,
         data: Rows,
         *,
+        if_: Where | None = ...,
         on_conflict: OnConflict = ...,
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
@@ -46,6 +53,7 @@ class TableWrites(HandleOwner):
         self,
         data: Rows,
         *,
+        if_: Where | None = None,
         on_conflict: OnConflict = "error",
         on_error: OnError = "raise",
         txn: TxnLike | None = None,
@@ -85,9 +93,12 @@ class TableWrites(HandleOwner):
         Poisoned, Fenced, OSError
             The call may or may not have been applied, wholly or not at all.
         """
-        operation = with_policy("on_conflict", on_conflict, "insert")
         engine = self._handle.engine
-        done = door.write_rows(engine, operation, data, on_error, txn, on_repeat, wait)
+        if if_ is None:
+            operation = with_policy("on_conflict", on_conflict, "insert")
+            done = door.write_rows(engine, operation, data, on_error, txn, on_repeat, wait)
+        else:
+            done = conditional.insert(engine, data, if_, on_conflict, Manner(on_error, txn, on_repeat, wait))
         return done if wait else ticket_of(engine, done)
 
     @overload
@@ -95,6 +106,8 @@ class TableWrites(HandleOwner):
         self,
         data: Rows,
         *,
+        set: Mapping[str, Any] | None = ...,
+        if_: Where | None = ...,
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
         on_repeat: OnRepeat = ...,
@@ -105,6 +118,8 @@ class TableWrites(HandleOwner):
         self,
         data: Rows,
         *,
+        set: Mapping[str, Any] | None = ...,
+        if_: Where | None = ...,
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
         on_repeat: OnRepeat = ...,
@@ -114,6 +129,8 @@ class TableWrites(HandleOwner):
         self,
         data: Rows,
         *,
+        set: Mapping[str, Any] | None = None,
+        if_: Where | None = None,
         on_error: OnError = "raise",
         txn: TxnLike | None = None,
         on_repeat: OnRepeat = "check",
@@ -125,7 +142,10 @@ class TableWrites(HandleOwner):
         (1, 1, 0, 0)
         """
         engine = self._handle.engine
-        done = door.write_rows(engine, "upsert", data, on_error, txn, on_repeat, wait)
+        if if_ is None and set is None:
+            done = door.write_rows(engine, "upsert", data, on_error, txn, on_repeat, wait)
+        else:
+            done = conditional.upsert(engine, data, set, if_, Manner(on_error, txn, on_repeat, wait))
         return done if wait else ticket_of(engine, done)
 
     @overload
@@ -133,6 +153,7 @@ class TableWrites(HandleOwner):
         self,
         data: Rows | None = ...,
         *,
+        if_: Where | None = ...,
         where: Where | None = ...,
         set: Mapping[str, Any] | None = ...,
         on_missing: OnMissing = ...,
@@ -146,6 +167,7 @@ class TableWrites(HandleOwner):
         self,
         data: Rows | None = ...,
         *,
+        if_: Where | None = ...,
         where: Where | None = ...,
         set: Mapping[str, Any] | None = ...,
         on_missing: OnMissing = ...,
@@ -158,6 +180,7 @@ class TableWrites(HandleOwner):
         self,
         data: Rows | None = None,
         *,
+        if_: Where | None = None,
         where: Where | None = None,
         set: Mapping[str, Any] | None = None,
         on_missing: OnMissing = "error",
@@ -174,7 +197,13 @@ class TableWrites(HandleOwner):
         2
         """
         engine = self._handle.engine
-        done = door.update(engine, data, where, set, on_missing, on_error, txn, on_repeat, wait)
+        if (if_ is None and set is None) or data is None or where is not None:
+            if if_ is not None:
+                raise InvalidArgument("if_ is a condition for rows by key; beside where= it is part of that")
+            done = door.update(engine, data, where, set, on_missing, on_error, txn, on_repeat, wait)
+        else:
+            manner = Manner(on_error, txn, on_repeat, wait)
+            done = conditional.update(engine, data, set, if_, on_missing, manner)
         return done if wait else ticket_of(engine, done)
 
     @overload
@@ -182,6 +211,7 @@ class TableWrites(HandleOwner):
         self,
         keys: Any = ...,
         *,
+        if_: Where | None = ...,
         where: Where | None = ...,
         on_missing: OnMissing = ...,
         on_error: OnError = ...,
@@ -194,6 +224,7 @@ class TableWrites(HandleOwner):
         self,
         keys: Any = ...,
         *,
+        if_: Where | None = ...,
         where: Where | None = ...,
         on_missing: OnMissing = ...,
         on_error: OnError = ...,
@@ -205,6 +236,7 @@ class TableWrites(HandleOwner):
         self,
         keys: Any = None,
         *,
+        if_: Where | None = None,
         where: Where | None = None,
         on_missing: OnMissing = "error",
         on_error: OnError = "raise",
@@ -218,7 +250,12 @@ class TableWrites(HandleOwner):
         (1, 2)
         """
         engine = self._handle.engine
-        done = door.delete(engine, keys, where, on_missing, on_error, txn, on_repeat, wait)
+        if if_ is None:
+            done = door.delete(engine, keys, where, on_missing, on_error, txn, on_repeat, wait)
+        elif keys is None or where is not None:
+            raise InvalidArgument("if_ is a condition for rows by key; beside where= it is part of that")
+        else:
+            done = conditional.delete(engine, keys, if_, on_missing, Manner(on_error, txn, on_repeat, wait))
         return done if wait else ticket_of(engine, done)
 
     @overload
@@ -263,6 +300,50 @@ class TableWrites(HandleOwner):
         engine = self._handle.engine
         done = door.write_mixed(engine, data, op_column, on_error, txn, on_repeat, wait)
         return done if wait else ticket_of(engine, done)
+
+    def merge(
+        self, source: Rows, on: Any = None, *, on_duplicate: str = "error", sequence_by: str | None = None
+    ) -> Merge:
+        """Begin a merge of rows into the table: clauses say what becomes of them, ``execute()`` does it.
+
+        >>> new = stock.merge([{"id": 1, "sold": 2}, {"id": 8, "sold": 0}])
+        >>> new.when_matched({"price": kc.old("price") - kc.new("sold")}).execute().updated
+        1
+
+        Parameters
+        ----------
+        source
+            Rows as of every write; beside the table's columns they may have others, for expressions.
+        on
+            The primary key: None, its names, or a mapping from its columns to columns of the source.
+        on_duplicate
+            "error": several rows of one key that count are refused; "last": that counts which is largest in
+            the column ``sequence_by``, which the table need not have.
+        """
+        return Merge(self._handle, source, on, on_duplicate=on_duplicate, sequence_by=sequence_by)
+
+    def modify(
+        self,
+        keys: Any,
+        function: Callable[[dict[str, Any] | None], Mapping[str, Any] | None],
+        *,
+        tries: int = TRIES,
+    ) -> Any:
+        """Read the row of a key, or of each key of a list, and write what ``function`` makes of it.
+
+        It is called with the row as a dict, or None where there is none, and gives columns to change, a whole
+        new row, or None to delete.  If a row that was read has changed before all is written, it is called
+        again with what is there then.  The answer is what it has given, one row or a list of them.
+
+        >>> stock.modify(1, lambda row: {"price": row["price"] + 1})
+        {'id': 1, 'price': 2.5}
+
+        Raises
+        ------
+        Conflict
+            Others have changed a row during each of ``tries`` tries; nothing was applied.
+        """
+        return modify(self._handle, keys, function, tries)
 
     def batch(
         self,

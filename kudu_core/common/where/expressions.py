@@ -279,3 +279,9 @@ def as_scalar(value: Any) -> pa.Scalar:
         return value if isinstance(value, pa.Scalar) else pa.scalar(value)
     except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
         raise InvalidArgument(f"{value!r}: {error}") from None
+
+
+def field_names(expression: pc.Expression) -> set[str]:
+    """Names of all columns in an expression, also of one that nobody understands."""
+    _, words = read_serialised(serialised(expression))
+    return {value for word, value in words if word == "field_ref"}

@@ -39,7 +39,7 @@ def rewritten(
     """
     flat = _null_tests(_flat_references(words), null_test)
     given = batch.columns
-    columns = [_plain(column) for column in given]
+    columns = [plain(column) for column in given]
     if flat is words and all(new is old for new, old in zip(columns, given, strict=True)):
         return None
     if columns:  # of none Arrow would not know that there is one row
@@ -86,13 +86,13 @@ def _null_tests(words: Words, null_test: NullTest) -> Words:
     return made if changed else words
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def plain(array: pa.Array) -> pa.Array:
     """Constants, or the options of a function, of types for which Arrow has functions."""
     type_ = array.type
     if isinstance(type_, pa.BaseExtensionType):
-        return _plain(array.storage)
+        return plain(array.storage)
     if _t.is_dictionary(type_):
-        return _plain(dictionary_values(array))
+        return plain(dictionary_values(array))
     if type_ == pa.string_view():
         return array.cast(pa.string())
     if type_ == pa.binary_view() or _t.is_fixed_size_binary(type_):
@@ -116,8 +116,8 @@ def _plain_options(array: pa.StructArray) -> pa.StructArray:
 
 def _plain_list(array: pa.ListArray) -> pa.ListArray:
     values = array.values
-    plain = _plain(values)
-    return array if plain is values else pa.ListArray.from_arrays(array.offsets, plain)
+    made = plain(values)
+    return array if made is values else pa.ListArray.from_arrays(array.offsets, made)
 
 
-__all__ = ["rewritten"]
+__all__ = ["plain", "rewritten"]

@@ -72,14 +72,14 @@ def fitted(schema: Schema, calls: Sequence[Call]) -> Sequence[Call]:
 
 
 def joined(parts: Sequence[Call]) -> list[Call]:
-    """Each call as one: rows are numbered through.  Where its parts give different columns there is one for
-    each run of parts with the same; those behind the first continue it."""
+    """Each call as one: rows are numbered through.  Where its parts have different columns, or other
+    operations, there is one for each run of parts with the same; those behind the first continue it."""
     runs: list[tuple[int, list[Call]]] = []
     rows = 0
     for part in parts:
         if not part.continues:
             rows = 0
-        if part.continues and same_columns(runs[-1][1][-1], part):
+        if part.continues and same_form(runs[-1][1][-1], part):
             runs[-1][1].append(part)
         else:
             runs.append((rows, [part]))
@@ -87,8 +87,11 @@ def joined(parts: Sequence[Call]) -> list[Call]:
     return [join(run, first) for first, run in runs]
 
 
-def same_columns(one: Call, other: Call) -> bool:
-    return one.block.columns.keys() == other.block.columns.keys()
+def same_form(one: Call, other: Call) -> bool:
+    """Whether rows of both may be in one call: the same columns, and one operation, or one of each row."""
+    plain = isinstance(one.ops, int), isinstance(other.ops, int)
+    same_ops = one.ops == other.ops if all(plain) else not any(plain)
+    return bool(same_ops) and one.block.columns.keys() == other.block.columns.keys()
 
 
 def join(parts: list[Call], first: int = 0) -> Call:
@@ -186,6 +189,6 @@ __all__ = [
     "numbers_of_calls",
     "oversized_rows",
     "row_default_bytes",
-    "same_columns",
+    "same_form",
     "starts_of",
 ]

@@ -22,6 +22,7 @@ NULL_IN_REQUIRED = rules.NULL_IN_REQUIRED
 NO_PARTITION = 16
 TOO_LARGE = 17
 DUPLICATE_IN_BATCH = 18
+CONDITION_FAILED = 19
 CODE_NAMES = {
     ALREADY_PRESENT: "already_present",
     NOT_FOUND: "not_found",
@@ -29,6 +30,7 @@ CODE_NAMES = {
     NO_PARTITION: "no_partition",
     TOO_LARGE: "too_large",
     DUPLICATE_IN_BATCH: "duplicate_in_batch",
+    CONDITION_FAILED: "condition_failed",
 }
 ERRORS_SHOWN = 5
 ON_ERROR_HINT = 'Pass on_error="return" to apply the others.'
@@ -140,6 +142,7 @@ def check_on_error(on_error: str) -> None:
 
 
 __all__ = [
+    "CONDITION_FAILED",
     "DUPLICATE_IN_BATCH",
     "NO_PARTITION",
     "NULL_IN_REQUIRED",

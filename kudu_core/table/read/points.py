@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kudu_core.table.opened.handle import Handle
     from kudu_core.table.opened.tablets import Tablets
     from kudu_core.tablet.store.tablet import Tablet
+    from kudu_core.tablet.view.view import View
 
 I64 = npt.NDArray[np.int64]
 
@@ -191,11 +192,39 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
             if at is not None or engine.visible_ts <= snapshot:
                 raise
     answer = _answer(engine, chosen, seen)
+    rows = _rows_of(engine, views, shares, batch, block, answer, chosen, snapshot)
+    with damage_in(engine.path):
+        return answer.shown(rows)
+
+
+def newest_rows(
+    engine: Engine, batch: KeyBatch, block: RowBlock, columns: Sequence[StoredColumn]
+) -> pa.RecordBatch:
+    """Stored columns of the rows of keys as the newest state that is applied has them, NULLs where there is
+    no row, and ``_found``.  Under the mutexes of the keys' tablets.  ``block``: the columns of the keys."""
+    tablets = engine.tablets
+    every = batch.order if batch.order is not None else np.arange(len(batch))
+    shares = PartitionKeys.of(tablets.partitions.route(block), every)
+    views = [tablets.of_ordinal(ordinal).view for ordinal in shares.ordinals]
+    answer = _answer(engine, columns, columns, stored=True)
+    return _rows_of(engine, views, shares, batch, block, answer, columns, NEWEST)
+
+
+def _rows_of(
+    engine: Engine,
+    views: Sequence[View],
+    shares: PartitionKeys,
+    batch: KeyBatch,
+    block: RowBlock,
+    answer: Answer,
+    chosen: Sequence[StoredColumn],
+    snapshot: int,
+) -> pa.RecordBatch:
+    """A row for each key as it is stored, NULLs where there is none, and ``_found``."""
     if are_few(len(batch)) and not engine.in_store:  # there it is the wait for pages that counts
         found = looked_up(views, shares, batch, block, answer, snapshot)
         if found is not None:
-            with damage_in(engine.path):
-                return answer.shown(found)
+            return found
     looks = []
     for (_, rows), view in zip(shares.pairs(), views, strict=True):
         whole = len(rows) == len(batch)
@@ -205,17 +234,19 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
             looks.append(look)
     pieces = [_look_up(look, answer.read) for look in looks]
     pieces = [piece for piece in pieces if len(piece.places)]
-    with damage_in(engine.path):
-        return answer.shown(_assembled(engine, chosen, answer.arrow, block, pieces))
+    return _assembled(engine, chosen, answer.arrow, block, pieces)
 
 
-def _answer(engine: Engine, columns: Sequence[StoredColumn], seen: Sequence[Seen]) -> Answer:
-    """Of answers with these columns, which is kept."""
+def _answer(
+    engine: Engine, columns: Sequence[StoredColumn], seen: Sequence[Seen], *, stored: bool = False
+) -> Answer:
+    """Of answers with these columns, which is kept.  ``stored``: they are not shown to users."""
     plans = engine.plans_of(engine.schema)
-    asked = "answer", *([one.name for one in seen] if engine.schema.nested else [c.id for c in columns])
+    nested = engine.schema.nested and not stored
+    asked = "answer", *([one.name for one in seen] if nested else [c.id for c in columns])
     made = plans.get(asked)
     if made is None:
-        made = Answer(columns, engine.schema.key_ids, seen if engine.schema.nested else None)
+        made = Answer(columns, engine.schema.key_ids, seen if nested else None)
         plans.put(asked, made)
     return made
 

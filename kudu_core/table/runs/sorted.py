@@ -18,7 +18,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.table.calls.call import Call, join, oversized_rows, same_columns
+from kudu_core.table.calls.call import Call, join, oversized_rows, same_form
 
 RUN_ROWS = 1 << 19
 """Rows of a run in memory: keys and order stay in a core's cache while they are sorted."""
@@ -169,7 +169,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Run
     """Cut calls into runs of at most so many rows and bytes.
 
     Large batches are cut; small ones that follow each other in a call are put together, by a copy.  Parts of
-    a call that give other columns than the part before count as a call of their own.
+    a call in another form than the part before count as a call of their own.
     """
     number, first, begun, waiting_rows, waiting_bytes = -1, 0, 0, 0, 0
     before: Call | None = None
@@ -185,7 +185,7 @@ def pieces(calls: Iterable[Call], run_rows: int, run_bytes: int) -> Iterator[Run
 
     for call in calls:
         nbytes = call.block.nbytes
-        if before is None or not call.continues or not same_columns(before, call):
+        if before is None or not call.continues or not same_form(before, call):
             yield from together()
             number += 1
         if not call.continues:

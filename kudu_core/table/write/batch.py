@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.errors import Closed, InvalidArgument, NotSupported
+from kudu_core.table.calls.call import fitted
 from kudu_core.table.calls.conform import apply_calls, conform_calls, with_policy
+from kudu_core.table.calls.fingerprints import named
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.write.door import write_calls
+from kudu_core.table.read.few_keys import FOUND
+from kudu_core.table.write.batch_reads import ReadSet, touched_by
+from kudu_core.table.write.door import write_calls, write_collected
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kudu_core.table.calls.arguments import OnConflict, OnMissing, Rows
     from kudu_core.table.calls.call import Call
+    from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
     from kudu_core.table.write.door import TxnLike
+    from kudu_core.tablet.store.tablet import Tablet
 
 
 class Batch:
     """Calls collected for one atomic write.  Data is checked and copied when a call is made.
+
+    What it reads (``get``, ``get_many``) has the calls of before laid over it, and must still be so when the
+    block ends: else ``Conflict``, and nothing is applied.  So batches are serialisable.
 
     >>> with stock.batch() as b:
     ...     b.upsert([{"id": 4, "name": "cap"}])
@@ -38,6 +50,7 @@ class Batch:
         self._on_error = on_error
         self._txn = check_txn(txn, on_repeat)
         self._calls: list[Call] = []
+        self._reads: ReadSet | None = None
         self._done = False
         self._wait = wait
         self._result: WriteResult | None = None
@@ -94,6 +107,24 @@ class Batch:
         calls = apply_calls(self._handle.for_writing().schema, data, op_column)
         self._calls += map(_kept, calls)
 
+    def get(self, key: Any, columns: Sequence[str] | None = None) -> dict[str, Any] | None:
+        """The row of a key as this batch has it so far, as ``Table.get``; None where there is none.
+
+        >>> with stock.batch() as b:
+        ...     b.upsert([{"id": 1, "price": b.get(1)["price"] + 1}])
+        >>> stock.get(1, ["price"])
+        {'price': 2.5}
+        """
+        [row] = self.get_many([key], columns).to_pylist()
+        return row if row.pop(FOUND) else None
+
+    def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows of keys as this batch has them so far, as ``Table.get_many``."""
+        self._check()
+        if self._reads is None:
+            self._reads = ReadSet(self._handle.for_writing())
+        return self._reads.rows(keys, columns, self._calls)
+
     def _add(self, operation: str, data: Any) -> None:
         self._check()
         calls = conform_calls(self._handle.for_writing().schema, operation, data)
@@ -112,11 +143,32 @@ class Batch:
         if kind is not None:
             return
         engine = self._handle.for_writing()
-        done = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn, wait=self._wait)
+        if self._reads is None:
+            done = write_calls(engine, self._calls, on_error=self._on_error, txn=self._txn, wait=self._wait)
+        else:
+            done = self._write_read(engine, self._reads)
         if self._wait:
             self._result = done
         else:
             self._ticket = ticket_of(engine, done)
+
+
+    def _write_read(self, engine: Engine, reads: ReadSet) -> WriteResult:
+        """Apply the calls if all that was read is still so."""
+
+        def calls() -> Sequence[Call]:
+            reads.check()
+            return fitted(engine.schema, self._calls)
+
+        def touched() -> Sequence[Tablet]:
+            keys = engine.schema.key_ids
+            blocks = [*reads.tablets(), *(call.block.select(keys) for call in self._calls)]
+            return touched_by(engine.tablets, blocks)
+
+        token = named(self._txn, self._calls, engine.pool)
+        return write_collected(
+            engine, touched, calls, on_error=self._on_error, txn=token, wait=self._wait
+        )
 
 
 def _kept(call: Call) -> Call:

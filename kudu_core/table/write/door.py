@@ -19,7 +19,7 @@ None of the ways knows another, nor the door.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,7 @@ from kudu_core.tablet.store.records import RECORD_DELETE, RECORD_UPDATE
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
+    from kudu_core.tablet.store.tablet import Tablet
 
 TxnLike = tuple[str, int] | tuple[str, int, str]
 """As ``txn`` of every write: (app_id, version), or with the id of what the rows come from."""
@@ -162,6 +163,26 @@ def write_where(
         return ingest_collected(engine, calls, on_error=on_error, txn=named_token)
 
     return once(engine, named_token, write, wait=wait)
+
+
+def write_collected(
+    engine: Engine,
+    touched: Callable[[], Sequence[Tablet]],
+    collect: Callable[[], Sequence[Call]],
+    *,
+    on_error: str,
+    txn: Txn | None = None,
+    wait: bool = True,
+) -> WriteResult:
+    """Calls that are made of the newest state: ``collect`` makes them under the mutexes of the tablets that
+    ``touched`` names, and may be asked more than once.  ``txn`` has its fingerprint."""
+
+    def write() -> WriteResult:
+        engine.memory.admit()
+        done = log_walk.write_collected(engine, touched, collect, on_error=on_error, txn=txn, wait=wait)
+        return ingest_collected(engine, collect, on_error=on_error, txn=txn) if done is None else done
+
+    return once(engine, txn, write, wait=wait)
 
 
 def update(
@@ -294,4 +315,12 @@ def _drained(calls: list[Call]) -> Iterator[Call]:
         yield calls.pop()
 
 
-__all__ = ["is_resident", "write_calls", "write_mixed", "write_parts", "write_rows", "write_where"]
+__all__ = [
+    "is_resident",
+    "write_calls",
+    "write_collected",
+    "write_mixed",
+    "write_parts",
+    "write_rows",
+    "write_where",
+]

@@ -18,7 +18,7 @@ Not known here: what becomes of calls that do not fit (``fits``), which is the d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.locks import NOTHING, HeldLocks
 from kudu_core.common.run.ordering import distinct
-from kudu_core.errors import RowErrors
+from kudu_core.errors import Conflict, RowErrors
 from kudu_core.table.calls.call import Call, default_bytes, fitted, joined, numbers_of_calls, starts_of
 from kudu_core.table.calls.decide import Decided, Net, decide_net
 from kudu_core.table.calls.prepared import Prepared
@@ -109,6 +109,40 @@ def write_calls(
                     result, ts = _write_locked(engine, prepared, tablets, on_error, txn, job)
         except RowErrors:
             # Protocol W4: a refusal, too, may rest on records that are not durable yet.
+            engine.wait_visible(newest_of(tablets))
+            raise
+        if wait:
+            engine.wait_visible(ts)
+        return result
+
+
+def write_collected(
+    engine: Engine,
+    touched: Callable[[], Sequence[Tablet]],
+    collect: Callable[[], Sequence[Call]],
+    *,
+    on_error: str,
+    txn: Txn | None,
+    wait: bool = True,
+) -> WriteResult | None:
+    """Apply the calls that ``collect`` makes under the mutexes of the tablets that ``touched`` names.
+
+    None: they do not fit into the log, and nothing happened.  ``collect`` may be asked again.  The token's
+    lock is the caller's.  ``wait``: as of ``write_calls``.
+    """
+    while True:
+        schema, all_tablets = engine.schema, engine.tablets
+        tablets = touched()
+        try:
+            with HeldLocks([tablet.mutex for tablet in tablets]):
+                if engine.schema is not schema or engine.tablets is not all_tablets:
+                    continue  # ALTER was faster, or an overwrite
+                calls = collect()
+                if not fits(engine, calls):
+                    return None
+                prepared = Prepared(schema, all_tablets.partitions, joined(calls), engine.pool)
+                result, ts = _write_locked(engine, prepared, tablets, on_error, txn, None)
+        except (RowErrors, Conflict):
             engine.wait_visible(newest_of(tablets))
             raise
         if wait:
@@ -253,4 +287,4 @@ def _result(decided: Decided, errors: pa.Table | None, ts: int) -> WriteResult:
     return WriteResult(ts, *decided.counts, errors=errors, refused=refused)
 
 
-__all__ = ["fits", "fits_log", "write_calls"]
+__all__ = ["fits", "fits_log", "write_calls", "write_collected"]

@@ -5,11 +5,12 @@ The predicate is evaluated under the mutexes, against the newest applied state (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +34,7 @@ from kudu_core.table.write.found_walk import FoundRows
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.kept_plans import KeptPredicate
+    from kudu_core.tablet.store.tablet import Tablet
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
@@ -61,14 +63,9 @@ def where_rows(
     def collect() -> Sequence[FoundRows]:
         schema = engine.schema
         predicate, new_values = checked if schema is first else compiled(schema)
-        spec = _spec_of(schema, predicate, new_values)
         found = []
-        for tablet in prune_tablets(engine, spec.filter, spec.lower, spec.upper, NEWEST):
-            for place, source in tablet.view.places_at(NEWEST):
-                for selected in scan_rowset(source, spec, ScanCounts()):
-                    assert selected.rowids is not None
-                    block = new_values.of(RowBlock(selected.columns, selected.rows))
-                    found.append(FoundRows(tablet, place, selected.rowids, block))
+        for tablet, place, rowids, old in selected(engine, predicate, new_values):
+            found.append(FoundRows(tablet, place, rowids, new_values.of(old)))
         return found
 
     def says() -> Fingerprint:
@@ -77,6 +74,19 @@ def where_rows(
         return of_predicate(where if predicate.filter is None else predicate.filter.expression, expressions)
 
     return collect, says
+
+
+def selected(
+    engine: Engine, predicate: KeptPredicate[Any], new_values: NewValues
+) -> Iterator[tuple[Tablet, int, npt.NDArray[np.int64], RowBlock]]:
+    """Rows of the newest state that a predicate selects, under all mutexes: (tablet, place in the stores of
+    its view, rowids, what is read of them)."""
+    spec = _spec_of(new_values.schema, predicate, new_values)
+    for tablet in prune_tablets(engine, spec.filter, spec.lower, spec.upper, NEWEST):
+        for place, source in tablet.view.places_at(NEWEST):
+            for found in scan_rowset(source, spec, ScanCounts()):
+                assert found.rowids is not None
+                yield tablet, place, found.rowids, RowBlock(found.columns, found.rows)
 
 
 def _spec_of(schema: Schema, predicate: KeptPredicate[Any], new_values: NewValues) -> ScanSpec:

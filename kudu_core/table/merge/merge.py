@@ -1,0 +1,162 @@
+"""``table.merge``: rows given, and clauses that say what becomes of them and of the rows that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
+from kudu_core.common.idempotence.writers import Txn, check_txn
+from kudu_core.errors import InvalidArgument
+from kudu_core.table.calls.refused import check_on_error
+from kudu_core.table.calls.result import WriteResult
+from kudu_core.table.merge.clauses import Action, Clause, Of
+from kudu_core.table.merge.decision import Decision
+from kudu_core.table.merge.source import Source, key_names
+from kudu_core.table.opened.handle import Handle
+from kudu_core.table.write.door import write_collected
+
+if TYPE_CHECKING:
+    from kudu_core.table.calls.arguments import OnError, OnRepeat, Where
+    from kudu_core.table.opened.engine import Engine
+    from kudu_core.table.write.door import TxnLike
+
+
+@dataclass(frozen=True)
+class MergeResult(WriteResult):
+    """Counts of a merge; also to how many rows each clause was applied.
+
+    ``ignored`` counts rows that were given and to which no clause was.
+    """
+
+    clauses: tuple[int, ...] = ()
+    """In the order in which the clauses were added, rows that were refused among them.  Of a repetition there
+    are none."""
+
+
+class Merge:
+    """A merge that is put together, clause by clause, and then executed.
+
+    There are clauses for keys of which a row is there and one is given (matched), for those of which only one
+    is given, and for those of which only one is there.  The first whose condition holds is applied; to a row
+    for which none holds nothing happens.  Conditions and values are ``pyarrow.compute`` expressions over
+    ``kc.old("n")``, a column of the row that is there, and ``kc.new("n")``, one of the row that is given.
+
+    >>> merge = stock.merge([{"id": 1, "price": 9.0}, {"id": 7, "price": 5.0}])
+    >>> merge = merge.when_matched({"price": kc.new("price")}, where=kc.new("price") > kc.old("price"))
+    >>> merge.when_not_matched_insert().execute().clauses
+    (1, 1)
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        source: Any,
+        on: Any = None,
+        *,
+        on_duplicate: str = "error",
+        sequence_by: str | None = None,
+    ) -> None:
+        if on_duplicate not in ("error", "last") or (on_duplicate == "last") != (sequence_by is not None):
+            raise InvalidArgument(
+                'on_duplicate is "error", or "last" together with sequence_by=, the column that says which '
+                f"row is the last; not {on_duplicate!r} with sequence_by={sequence_by!r}"
+            )
+        self._handle, self._data = handle, source
+        self._on = key_names(handle.for_writing().schema, on)
+        self._last_by = sequence_by
+        self._clauses: list[Clause] = []
+
+    def when_matched(self, set: Mapping[str, Any] | None = None, *, where: Where | None = None) -> Merge:
+        """Update the row that is there: ``set`` maps columns to values or expressions; None: to all columns
+        that the row that is given has beside the key."""
+        return self._with("matched", "update", set, where)
+
+    def when_matched_delete(self, *, where: Where | None = None) -> Merge:
+        """Delete the row that is there."""
+        return self._with("matched", "delete", None, where)
+
+    def when_not_matched_insert(
+        self, values: Mapping[str, Any] | None = None, *, where: Where | None = None
+    ) -> Merge:
+        """Insert the row that is given; with ``values``, a mapping as ``set``, its key and these columns, and
+        the others take their default."""
+        return self._with("not_matched", "insert", values, where)
+
+    def when_not_matched_by_source_update(
+        self, set: Mapping[str, Any], *, where: Where | None = None
+    ) -> Merge:
+        """Update rows for which none is given."""
+        return self._with("by_source", "update", dict(set), where)
+
+    def when_not_matched_by_source_delete(self, *, where: Where | None = None) -> Merge:
+        """Delete rows for which none is given."""
+        return self._with("by_source", "delete", None, where)
+
+    def _with(self, of: Of, action: Action, set_: Mapping[str, Any] | None, where: Any) -> Merge:
+        clause = Clause(of, action, None if set_ is None else dict(set_), where)
+        clause.checked(self._handle.for_writing().schema, len(self._clauses))
+        self._clauses.append(clause)
+        return self
+
+    def execute(
+        self,
+        *,
+        on_error: OnError = "raise",
+        txn: TxnLike | None = None,
+        on_repeat: OnRepeat = "check",
+    ) -> MergeResult:
+        """Decide and apply it as one write, all or nothing, at one timestamp.
+
+        Parameters are those of every write (``Table.insert``).  A source that can be read once is gone after.
+
+        Raises
+        ------
+        RowErrors
+            Rows were refused: several are given for one key and count ("duplicate_in_batch"), a value is NULL
+            that may not be, or no partition takes the key.  Nothing was applied.
+        SchemaMismatch, InvalidArgument
+            A column is unknown or does not fit, or an expression fails on a row; nothing was applied.
+        TokenMismatch
+            As of every write.
+        """
+        if not self._clauses:
+            raise InvalidArgument("a merge has clauses, such as when_matched() or when_not_matched_insert()")
+        engine = self._handle.for_writing()
+        check_on_error(on_error)
+        token = check_txn(txn, on_repeat)
+        source = Source.of(engine.schema, self._data, self._on, self._last_by)
+        decision = Decision(engine, source, self._clauses)
+        done = execute(engine, decision, on_error, token)
+        outcome = decision.outcome
+        counted = {one.name: getattr(done, one.name) for one in fields(WriteResult)}
+        clauses = () if done.deduplicated else tuple(outcome.applied.tolist())
+        ignored = done.ignored if done.deduplicated else outcome.without
+        return MergeResult(**{**counted, "ignored": ignored}, clauses=clauses)
+
+
+def execute(
+    engine: Engine, decision: Decision, on_error: str, txn: Txn | None, wait: bool = True
+) -> WriteResult:
+    """Apply what a decision comes to."""
+    named = None if txn is None else txn.of(fingerprint_of(decision))
+    return write_collected(
+        engine, decision.touched, decision.calls, on_error=on_error, txn=named, wait=wait
+    )
+
+
+def fingerprint_of(decision: Decision) -> Fingerprint:
+    """Of the rows that are given and of what is said of them.  It counts no rows: how many of these are
+    refused nobody can tell from the counts."""
+    checked = decision.checked
+    rows = decision.source_fingerprint()
+    said: dict[str, Any] = {name: made for clause in checked.clauses for name, made in clause.said().items()}
+    order = [f"{clause.number} {clause.clause.place}" for clause in checked.clauses]
+    told = of_predicate(pc.scalar(", ".join(order)), said)
+    return replace(rows + told, rows=0)
+
+
+__all__ = ["Merge", "MergeResult", "execute"]

@@ -1,0 +1,212 @@
+"""The rows that a merge is given, by key, beside the table's columns with others of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kudu_core.common.idempotence.fingerprint import Fingerprint, of_hashes, row_hashes
+from kudu_core.common.rows.arrow_in import GivenRows, given_rows
+from kudu_core.common.rows.conform import Conformed, conform
+from kudu_core.common.rows.keys import encode_keys
+from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
+from kudu_core.common.rows.shown import Shown, picked
+from kudu_core.common.run.cached import cached_property
+from kudu_core.common.schema.schema import Schema
+from kudu_core.common.types.foreign import names_of
+from kudu_core.common.types.types import ColumnType
+from kudu_core.common.where.rewritten import plain
+from kudu_core.common.where.seen import seen
+from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
+from kudu_core.table.calls.repeats import last_rows
+from kudu_core.tablet.view.view import KeyBatch
+
+EXTRA_ID = 1 << 32
+"""Columns of the rows that the table does not have are hashed as if they had ids from here on."""
+
+
+class SourcePart:
+    """Rows with the same columns, in the table's types."""
+
+    def __init__(self, schema: Schema, conformed: Conformed, numbers: np.ndarray) -> None:
+        """``numbers``: (n,) int64, those of the rows among all that are given."""
+        self.schema = schema
+        self.block = conformed.block
+        self.extra = conformed.extra
+        self.numbers = numbers
+        self.status = conformed.status
+        """(n,) uint8, as of ``Call``; None: no row is refused."""
+
+    @property
+    def rows(self) -> int:
+        return self.block.rows
+
+    @cached_property
+    def keys(self) -> KeyBatch:
+        return KeyBatch(encode_keys(self.schema, self.block))
+
+    @cached_property
+    def key_block(self) -> RowBlock:
+        return self.block.select(self.schema.key_ids)
+
+    @cached_property
+    def keyed(self) -> np.ndarray:
+        """(n,) bool: rows without a NULL in the key."""
+        keyed = np.ones(self.rows, bool)
+        for id_ in self.schema.key_ids:
+            if self.block.columns[id_].validity is not None:
+                keyed &= self.block.columns[id_].valid_mask()
+        return keyed
+
+    def column(self, name: str) -> pa.Array:
+        """A column as expressions see it; ``InvalidArgument`` where the rows have none of that name."""
+        if name in self.extra:
+            return plain(self.extra[name])
+        schema = self.schema
+        known = schema.by_name.get(name)
+        if known is not None and known.id in self.block.columns:
+            return seen(self.block.columns[known.id].to_arrow(known.type), known.type)
+        try:
+            stored, shown = picked(schema, [name])
+        except InvalidArgument:
+            stored, shown = (), ()
+        if not stored or any(column.id not in self.block.columns for column in stored):
+            raise InvalidArgument(f"new.{name}: the rows that are given have no column {name!r}")
+        arrays = [self.block.columns[c.id].to_arrow(c.type) for c in stored]
+        return Shown(stored, shown).arrays(arrays)[0]
+
+    def fingerprint(self) -> Fingerprint:
+        columns = dict(self.block.columns)
+        for place, (name, array) in enumerate(sorted(self.extra.items())):
+            array = plain(array)
+            try:
+                type_ = ColumnType.from_arrow(array.type)
+                columns[EXTRA_ID + place] = ColumnBuffers.from_arrow(array.cast(type_.arrow), type_, name)
+            except (InvalidArgument, pa.ArrowException):
+                raise NotSupported(
+                    f"txn: column {name!r} of the rows, which the table does not have, is {array.type}, of "
+                    "which no fingerprint is made; leave the column out, or txn"
+                ) from None
+        return of_hashes(row_hashes(0, columns, self.rows))
+
+    def take(self, rows: np.ndarray) -> SourcePart:
+        """Some of the rows, (n,) int64."""
+        extra = {name: array.take(pa.array(rows)) for name, array in self.extra.items()}
+        block = self.block.take(rows)
+        status = None if self.status is None else self.status[rows]
+        made = Conformed(block, frozenset(block.columns), extra, status)
+        return SourcePart(self.schema, made, self.numbers[rows])
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a merge is given."""
+
+    given: Sequence[GivenRows]
+    on: Mapping[str, str]
+    """Key column -> the column of the rows that has it."""
+    last_by: str | None = None
+    """Of several rows of one key that counts in which this column is largest; None: all count."""
+
+    @staticmethod
+    def of(schema: Schema, data: Any, on: Mapping[str, str], last_by: str | None = None) -> Source:
+        return Source([part for part in given_rows(data, schema) if part.batch.num_rows], on, last_by)
+
+    def parts(self, schema: Schema) -> list[SourcePart]:
+        """The rows in the table's types, by runs of the same columns; ``SchemaMismatch`` names the column."""
+        parts = []
+        for _, run in groupby(self.given, lambda part: tuple(map(str, part.batch.schema))):
+            parts.append(self._part(schema, list(run)))
+        return [self._last(schema, part) for part in parts] if self.last_by is not None else parts
+
+    def _part(self, schema: Schema, run: Sequence[GivenRows]) -> SourcePart:
+        made = [self._conformed(schema, part) for part in run]
+        numbers = [
+            np.arange(part.first, part.first + part.batch.num_rows) if part.numbers is None else part.numbers
+            for part in run
+        ]
+        if len(made) == 1:
+            return SourcePart(schema, made[0], numbers[0])
+        block = RowBlock.concat([one.block for one in made])
+        extra = {name: pa.concat_arrays([one.extra[name] for one in made]) for name in made[0].extra}
+        status = None
+        if any(one.status is not None for one in made):
+            status = np.concatenate(
+                [np.zeros(one.block.rows, np.uint8) if one.status is None else one.status for one in made]
+            )
+        return SourcePart(schema, Conformed(block, made[0].given, extra, status), np.concatenate(numbers))
+
+    def _conformed(self, schema: Schema, part: GivenRows) -> Conformed:
+        batch = _with_keys(part.batch, self.on)
+        known = {name for name in names_of(batch.schema) if _is_of_table(schema, name)}
+        extra = [name for name in names_of(batch.schema) if name not in known]
+        return conform(schema, batch, allow_extra=extra, first_row=part.first)
+
+    def _last(self, schema: Schema, part: SourcePart) -> SourcePart:
+        assert self.last_by is not None
+        column = plain(part.column(self.last_by))
+        try:
+            type_ = ColumnType.from_arrow(column.type)
+            cells = ColumnBuffers.from_arrow(column.cast(type_.arrow), type_, self.last_by)
+        except (pa.ArrowException, InvalidArgument) as error:
+            raise InvalidArgument(f"sequence_by: {self.last_by!r} is {column.type}: {error}") from None
+        rows = last_rows(part.keys.keys, cells, type_)
+        return part if rows is None else part.take(rows)
+
+
+def key_names(schema: Schema, on: Any) -> dict[str, str]:
+    """``on=``: key column -> column of the rows.
+
+    None for columns of the same names, else a name, a list of names, or a mapping from key columns.
+    """
+    if on is None:
+        return {name: name for name in schema.key_names}
+    if isinstance(on, str):
+        on = [on]
+    named = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
+    if set(named) != set(schema.key_names):
+        raise NotSupported(
+            f"on: rows are matched by the primary key, {', '.join(schema.key_names)}, not by "
+            f"{', '.join(map(str, named)) or 'nothing'}; "
+            "where the rows have it under other names: on={key column: column of the rows}"
+        )
+    return named
+
+
+def _names(on: Any) -> list[str]:
+    if isinstance(on, Iterable):
+        names = list(on)
+        if all(isinstance(name, str) for name in names):
+            return names
+    raise InvalidArgument(f"on is a key column, a list of them or a mapping from them, not {on!r}")
+
+
+def _with_keys(batch: pa.RecordBatch, on: Mapping[str, str]) -> pa.RecordBatch:
+    """The batch with the key under its own names."""
+    renamed = {theirs: mine for mine, theirs in on.items() if mine != theirs}
+    if not renamed:
+        return batch
+    names = names_of(batch.schema)
+    missing = [name for name in renamed if name not in names]
+    if missing:
+        raise SchemaMismatch(f"on: the rows have no column {missing[0]!r}; they have {', '.join(names)}")
+    twice = [mine for theirs, mine in renamed.items() if mine in names and mine not in renamed]
+    if twice:
+        raise SchemaMismatch(f"on: the rows have a column {twice[0]!r} of their own; leave it out")
+    return batch.rename_columns([renamed.get(name, name) for name in names])
+
+
+def _is_of_table(schema: Schema, name: str) -> bool:
+    try:
+        schema.seen(name)
+    except InvalidArgument:
+        return False
+    return True
+
+
+__all__ = ["Source", "SourcePart", "key_names"]
