@@ -33,6 +33,8 @@ class Call:
     _: KW_ONLY
     unique: bool = False
     """Rows that repeat a key of the call are refused (``on_duplicate="error"``)."""
+    alone: bool = False
+    """Rows whose key any other row of such calls of the batch has are refused."""
     ignore_null: bool = False
     """A NULL says nothing of its column, as if it were not given for that row.  With ``unique`` only."""
     continues: bool = False

@@ -119,7 +119,21 @@ class Prepared:
                 mine[keyed] = _repeated(self.group[keyed])
                 mark(mine, DUPLICATE_IN_BATCH)
             first += call.rows
+        if self.repeats and any(call.alone for call in self.calls):
+            mine = np.zeros(self.rows, bool)
+            alone = self._alone()
+            mine[alone] = np.bincount(self.group[alone])[self.group[alone]] > 1
+            mark(mine, DUPLICATE_IN_BATCH)
         return status
+
+    def _alone(self) -> np.ndarray:
+        """(n,) int64: the rows, none with a NULL in the key, of calls that are to be alone with theirs."""
+        found, first = [], 0
+        for call in self.calls:
+            if call.alone:
+                found.append(first + _with_key(self.schema, call))
+            first += call.rows
+        return np.concatenate(found)
 
     @property
     def nbytes(self) -> int:

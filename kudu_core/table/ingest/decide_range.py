@@ -256,5 +256,7 @@ class _RangeRows:
             ops: int | np.ndarray | None = mine[0][0].op
             if ops is None or any(run.op != ops for run, _, _ in mine):
                 ops = np.concatenate([run.ops(a, b) for run, a, b in mine])
-            calls.append(Call(ops, RowBlock(columns, sum(counts)), status, unique=mine[0][0].unique))
+            run = mine[0][0]
+            block = RowBlock(columns, sum(counts))
+            calls.append(Call(ops, block, status, unique=run.unique, alone=run.alone))
         return calls

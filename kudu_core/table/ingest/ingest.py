@@ -18,9 +18,9 @@ they would keep it full.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 
 OPTIMISTIC_TRIES = 2
 """Builds that may lose to a concurrent write of the same keys; the next one holds the mutexes."""
+
+
+class SupportsClose(Protocol):
+    """What is closed at the end."""
+
+    def close(self) -> None: ...
 
 
 class Overtaken(Exception):
@@ -177,7 +183,23 @@ def ingest_collected(
     on_error: str = "raise",
     txn: Txn | None = None,
 ) -> WriteResult:
-    """A ``where=`` write of many rows: collected and applied under every lane and mutex."""
+    """A write of many rows that are made of the newest state: collected and applied under every lane and
+    mutex."""
+
+    def sort(staging: str) -> tuple[SortedRows, None]:
+        return sort_calls(engine, collect()), None
+
+    return ingest_collected_rows(engine, sort, on_error=on_error, txn=txn)
+
+
+def ingest_collected_rows(
+    engine: Engine,
+    sort: Callable[[str], tuple[SortedRows, SupportsClose | None]],
+    *,
+    on_error: str,
+    txn: Txn | None,
+) -> WriteResult:
+    """The same of rows that ``sort`` makes with the help of a folder, and what it leaves to be closed."""
     started = engine.clock.monotonic_s()
     flushed = False
     while True:
@@ -187,11 +209,15 @@ def ingest_collected(
                 engine.check_writable()
                 if engine.tablets is not tablets:
                     continue  # ALTER added a tablet
-                rows = sort_calls(engine, collect())
                 with staging_of(engine) as staging:
-                    touched = _tablets(engine, rows)
-                    done = _attempt(engine, rows, touched, staging, on_error, txn, {}, locked=True)
+                    rows, files = sort(staging)
+                    with nullcontext() if files is None else closing(files):
+                        touched = _tablets(engine, rows)
+                        done = _attempt(engine, rows, touched, staging, on_error, txn, {}, locked=True)
             break
+        except RowErrors:
+            engine.wait_visible(newest_of(tablets))  # as every answer (protocol W4)
+            raise
         except StoreFull as full:
             _flush_or_refuse(engine, full, flushed)
             flushed = True

@@ -7,30 +7,22 @@ answer has the row that is there beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
 from kudu_core.common.idempotence.writers import check_txn
-from kudu_core.common.rows.shown import Shown
-from kudu_core.common.schema.schema import Schema
-from kudu_core.errors import InvalidArgument, RowErrors
+from kudu_core.errors import InvalidArgument
 from kudu_core.table.calls.conform import keys_or_rows, with_policy
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.merge.clauses import Clause
-from kudu_core.table.merge.decision import Decision, Rest
-from kudu_core.table.merge.merge import execute
-from kudu_core.table.merge.source import Source, key_names
+from kudu_core.table.merge.decision import Rest
+from kudu_core.table.merge.merge import Asked, merged
+from kudu_core.table.merge.source import key_names
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
-
-THERE = "there"
-"""The column of refused rows that has the row that is there."""
-
 
 @dataclass(frozen=True, slots=True)
 class Manner:
@@ -92,26 +84,9 @@ def _written(
     engine.check_writable()
     check_on_error(manner.on_error)
     token = check_txn(manner.txn, manner.on_repeat)
-    schema = engine.schema
-    source = Source.of(schema, data, key_names(schema, None))
-    decision = Decision(engine, source, clauses, matched_rest=matched_rest, absent_rest=absent_rest)
-    try:
-        done = execute(engine, decision, manner.on_error, token, manner.wait)
-    except RowErrors as error:
-        told = _with_there(engine.schema, error.errors, decision.outcome.there)
-        raise RowErrors(str(error), told) from None
-    if done.errors is None:
-        return done
-    return replace(done, errors=_with_there(engine.schema, done.errors, decision.outcome.there))
+    asked = Asked(data, key_names(engine.schema, None), clauses, matched_rest, absent_rest)
+    done, _ = merged(engine, asked, manner.on_error, token, manner.wait)
+    return done
 
 
-def _with_there(schema: Schema, errors: pa.Table, there: Mapping[int, Any]) -> pa.Table:
-    """Refused rows, each with the row that is there; NULL where there is none."""
-    fields = Shown(schema.columns, schema.declared if schema.nested else None).arrow
-    type_ = pa.struct([field.with_nullable(True).remove_metadata() for field in fields])
-    found = [there.get(row) for row in errors["row"].to_pylist()]
-    cells = [None if row is None else {name: row[name] for name in row.keys()} for row in found]  # noqa: SIM118
-    return errors.append_column(THERE, pa.array(cells, type_))
-
-
-__all__ = ["THERE", "Manner", "delete", "insert", "update", "upsert"]
+__all__ = ["Manner", "delete", "insert", "update", "upsert"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +13,14 @@ import pyarrow as pa
 
 from kudu_core._ext.rules import decide as rules
 from kudu_core.common.idempotence.fingerprint import Fingerprint, total
-from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.rows.shown import Shown, stored_of
-from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.table.calls.call import Call
-from kudu_core.table.calls.refused import CONDITION_FAILED, DUPLICATE_IN_BATCH, OK
+from kudu_core.table.calls.refused import CONDITION_FAILED, OK
 from kudu_core.table.merge.clauses import CheckedClause, Clause
 from kudu_core.table.merge.sides import OLD, Column, Rows, passing
 from kudu_core.table.merge.source import Source, SourcePart
@@ -63,25 +62,13 @@ class _Checked:
     """All that one schema says of a merge."""
 
     schema: Schema
-    parts: Sequence[SourcePart]
+    parts: Iterable[SourcePart]
     clauses: Sequence[CheckedClause]
     columns: Sequence[StoredColumn]
     """What is read of the rows that are there."""
 
     def of(self, kind: str) -> list[CheckedClause]:
         return [clause for clause in self.clauses if clause.clause.of == kind]
-
-    @cached_property
-    def repeats(self) -> list[np.ndarray] | None:
-        """Of each part which key its rows have, (n,) int64; None where no key is given twice."""
-        if not self.parts:
-            return None
-        block = RowBlock.concat([part.key_block for part in self.parts])
-        keys = encode_keys(self.schema, block)
-        group, first = keys.group(keys.hashes())
-        if len(first) == len(group):
-            return None
-        return np.split(group.astype(np.int64), np.cumsum([part.rows for part in self.parts])[:-1])
 
 
 class Decision:
@@ -113,10 +100,15 @@ class Decision:
     def _check(self, schema: Schema) -> _Checked:
         clauses = [clause.checked(schema, number) for number, clause in enumerate(self._clauses)]
         parts = self._source.parts(schema)
-        for part in parts:
+        for part in islice(parts, 1) if self._source.is_large else parts:
             _check_part(schema, part, clauses)
         names = sorted({name for clause in clauses for name in clause.old if clause.clause.of == "matched"})
         return _Checked(schema, parts, clauses, stored_of(schema, map(schema.seen, names)))
+
+    @property
+    def is_large(self) -> bool:
+        """Its calls are taken one by one."""
+        return self._source.is_large
 
     def source_fingerprint(self) -> Fingerprint:
         return total(part.fingerprint() for part in self.checked.parts)
@@ -125,7 +117,7 @@ class Decision:
         """The tablets whose rows are read or changed, in their order."""
         tablets = self._engine.tablets
         checked = self.checked
-        if checked.of("by_source"):
+        if checked.of("by_source") or self._source.is_large:
             return tablets
         return touched_by(tablets, [part.key_block for part in checked.parts])
 
@@ -134,24 +126,28 @@ class Decision:
 
         Also sets ``outcome``.
         """
+        return list(self.made())
+
+    def made(self) -> Iterator[Call]:
+        """The same, one after the other, as parts of one call."""
         checked = self.checked
         self.outcome = Outcome(np.zeros(len(self._clauses), np.int64))
-        hits: list[_Hit] = []
-        for number, part in enumerate(checked.parts):
-            hits += [hit for hit in self._part_hits(checked, number, part) if len(hit.rows)]
-        self._refuse_repeats(checked, hits)
-        made = [hit.call() for hit in hits]
-        for call in made[1:]:
-            call.continues = True
+        begun = False
+        for part in checked.parts:
+            _check_part(checked.schema, part, checked.clauses)
+            for hit in self._part_hits(checked, part):
+                if len(hit.numbers):
+                    yield hit.call(continues=begun)
+                    begun = True
         by_source = checked.of("by_source")
         if by_source:
             for clause, blocks in unmatched_calls(self._engine, by_source, checked.parts):
                 self.outcome.applied[clause.number] += sum(block.rows for block in blocks)
-                op = _OPS[clause.clause.action]
-                made += [Call(op, block, continues=bool(place)) for place, block in enumerate(blocks)]
-        return made
+                for block in blocks:
+                    yield Call(_OPS[clause.clause.action], block, continues=begun)
+                    begun = True
 
-    def _part_hits(self, checked: _Checked, number: int, part: SourcePart) -> Iterator[_Hit]:
+    def _part_hits(self, checked: _Checked, part: SourcePart) -> Iterator[_Hit]:
         """What becomes of the rows of one part."""
         there = newest_rows(self._engine, part.keys, part.key_block, checked.columns)
         found = there.columns[-1].to_numpy(zero_copy_only=False) & part.keyed
@@ -159,22 +155,22 @@ class Decision:
         rest = np.flatnonzero(found)
         for clause in checked.of("matched"):
             hit, rest = _taken(clause, sides, rest)
-            yield from self._hit(clause, sides, number, hit)
+            yield from self._hit(clause, sides, hit)
         if self._matched_rest is not None:
-            yield self._told(self._matched_rest, part, number, rest)
+            yield _told(self._matched_rest, part, rest)
             self._note_there(checked, part, rest)
         else:
             self.outcome.without += len(rest)
         rest = np.flatnonzero(~found)
         for clause in checked.of("not_matched"):
             hit, rest = _taken(clause, sides, rest)
-            yield from self._hit(clause, sides, number, hit)
+            yield from self._hit(clause, sides, hit)
         if self._absent_rest is not None:
-            yield self._told(self._absent_rest, part, number, rest)
+            yield _told(self._absent_rest, part, rest)
         else:
             self.outcome.without += len(rest)
 
-    def _hit(self, clause: CheckedClause, sides: _Sides, number: int, rows: Rows) -> Iterator[_Hit]:
+    def _hit(self, clause: CheckedClause, sides: _Sides, rows: Rows) -> Iterator[_Hit]:
         if not len(rows):
             return
         self.outcome.applied[clause.number] += len(rows)
@@ -194,11 +190,7 @@ class Decision:
             status = np.where(part.keyed[rows], np.uint8(OK), np.uint8(rules.NULL_IN_REQUIRED))
             if refused is not None:
                 status = np.where(status == OK, refused, status)
-        yield _Hit(_OPS[clause.clause.action], block, number, rows, part.numbers[rows], status)
-
-    def _told(self, rest: Rest, part: SourcePart, number: int, rows: Rows) -> _Hit:
-        status = np.full(len(rows), CONDITION_FAILED, np.uint8) if rest.failed else None
-        return _Hit(rest.op, part.block.take(rows), number, rows, part.numbers[rows], status)
+        yield _Hit(_OPS[clause.clause.action], block, part.numbers[rows], status)
 
     def _note_there(self, checked: _Checked, part: SourcePart, rows: Rows) -> None:
         """Keep the rows that are there where a row that is given will be refused."""
@@ -212,19 +204,6 @@ class Decision:
         there = pa.StructArray.from_arrays(arrays, fields=list(shown.arrow))
         self.outcome.there.update(zip(part.numbers[rows].tolist(), there, strict=True))
 
-    def _refuse_repeats(self, checked: _Checked, hits: Sequence[_Hit]) -> None:
-        """Refuse rows that are given for a key that others that count are given for."""
-        repeats = checked.repeats
-        if repeats is None:
-            return
-        keys = [repeats[hit.part][hit.rows] for hit in hits]
-        seen_often = np.bincount(np.concatenate(keys)) > 1 if keys else np.empty(0, bool)
-        for hit, mine in zip(hits, keys, strict=True):
-            again = seen_often[mine]
-            if again.any():
-                status = np.zeros(len(mine), np.uint8) if hit.status is None else hit.status
-                hit.status = np.where(again, np.uint8(DUPLICATE_IN_BATCH), status)
-
 
 @dataclass(slots=True)
 class _Hit:
@@ -232,14 +211,17 @@ class _Hit:
 
     op: int
     block: RowBlock
-    part: int
-    rows: Rows
-    """(n,) int64: which rows of the part."""
     numbers: Rows
     status: npt.NDArray[np.uint8] | None
 
-    def call(self) -> Call:
-        return Call(self.op, self.block, self.status, numbers=self.numbers)
+    def call(self, *, continues: bool) -> Call:
+        return Call(self.op, self.block, self.status, alone=True, continues=continues, numbers=self.numbers)
+
+
+def _told(rest: Rest, part: SourcePart, rows: Rows) -> _Hit:
+    """Rows to which no clause applies."""
+    status = np.full(len(rows), CONDITION_FAILED, np.uint8) if rest.failed else None
+    return _Hit(rest.op, part.block.take(rows), part.numbers[rows], status)
 
 
 class _Sides:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.idempotence.writers import Txn, check_txn
-from kudu_core.errors import InvalidArgument
+from kudu_core.common.rows.arrow_in import GivenRows, given_rows
+from kudu_core.common.rows.shown import Shown
+from kudu_core.common.schema.schema import Schema
+from kudu_core.errors import InvalidArgument, RowErrors
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
+from kudu_core.table.ingest.ingest import staging_of
 from kudu_core.table.merge.clauses import Action, Clause, Of
-from kudu_core.table.merge.decision import Decision
+from kudu_core.table.merge.decision import Decision, Outcome, Rest
 from kudu_core.table.merge.source import Source, key_names
+from kudu_core.table.merge.spooled import SpooledRows
 from kudu_core.table.opened.handle import Handle
-from kudu_core.table.write.door import write_collected
+from kudu_core.table.write.door import KEPT_DIVISOR, write_collected, write_made
 
 if TYPE_CHECKING:
     from kudu_core.table.calls.arguments import OnError, OnRepeat, Where
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.write.door import TxnLike
+
+
+THERE = "there"
+"""The column of refused rows that has the row that is there."""
 
 
 @dataclass(frozen=True)
@@ -125,27 +136,93 @@ class Merge:
         """
         if not self._clauses:
             raise InvalidArgument("a merge has clauses, such as when_matched() or when_not_matched_insert()")
-        engine = self._handle.for_writing()
         check_on_error(on_error)
-        token = check_txn(txn, on_repeat)
-        source = Source.of(engine.schema, self._data, self._on, self._last_by)
-        decision = Decision(engine, source, self._clauses)
-        done = execute(engine, decision, on_error, token)
-        outcome = decision.outcome
+        asked = Asked(self._data, self._on, self._clauses, last_by=self._last_by)
+        done, outcome = merged(self._handle.for_writing(), asked, on_error, check_txn(txn, on_repeat))
         counted = {one.name: getattr(done, one.name) for one in fields(WriteResult)}
         clauses = () if done.deduplicated else tuple(outcome.applied.tolist())
         ignored = done.ignored if done.deduplicated else outcome.without
         return MergeResult(**{**counted, "ignored": ignored}, clauses=clauses)
 
 
-def execute(
-    engine: Engine, decision: Decision, on_error: str, txn: Txn | None, wait: bool = True
-) -> WriteResult:
-    """Apply what a decision comes to."""
-    named = None if txn is None else txn.of(fingerprint_of(decision))
-    return write_collected(
-        engine, decision.touched, decision.calls, on_error=on_error, txn=named, wait=wait
+@dataclass(frozen=True)
+class Asked:
+    """What a merge is asked for."""
+
+    data: Any
+    on: Mapping[str, str]
+    clauses: Sequence[Clause]
+    matched_rest: Rest | None = None
+    absent_rest: Rest | None = None
+    last_by: str | None = None
+
+
+def merged(
+    engine: Engine, asked: Asked, on_error: str, txn: Txn | None, wait: bool = True
+) -> tuple[WriteResult, Outcome]:
+    """Decide and apply it.
+
+    Rows that come to more than a quarter of the memory limit, and are not tables in memory anyway, wait in a
+    file until they are decided."""
+    limit = engine.options.memory_bytes // KEPT_DIVISOR
+    parts = given_rows(asked.data, engine.schema)
+    kept: list[GivenRows] = []
+    nbytes = 0
+    for part in parts:
+        kept.append(part)
+        nbytes += part.batch.nbytes
+        if nbytes > limit and not isinstance(asked.data, pa.Table | pa.RecordBatch):
+            with staging_of(engine) as folder, SpooledRows(engine.fs.local, f"{folder}/given") as spooled:
+                for one in chain(_drained(kept), parts):
+                    spooled.add(one)
+                return _executed(engine, asked, spooled, True, on_error, txn, wait)
+    return _executed(engine, asked, kept, nbytes > limit, on_error, txn, wait)
+
+
+def _drained(parts: list[GivenRows]) -> Iterator[GivenRows]:
+    """The parts, let go of one by one."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
+
+
+def _executed(
+    engine: Engine,
+    asked: Asked,
+    given: Iterable[GivenRows],
+    is_large: bool,
+    on_error: str,
+    txn: Txn | None,
+    wait: bool,
+) -> tuple[WriteResult, Outcome]:
+    source = Source(given, asked.on, asked.last_by, is_large)
+    decision = Decision(
+        engine, source, asked.clauses, matched_rest=asked.matched_rest, absent_rest=asked.absent_rest
     )
+    named = None if txn is None else txn.of(fingerprint_of(decision))
+    try:
+        if is_large:
+            done = write_made(engine, decision.made, on_error=on_error, txn=named)
+        else:
+            done = write_collected(
+                engine, decision.touched, decision.calls, on_error=on_error, txn=named, wait=wait
+            )
+    except RowErrors as error:
+        if asked.matched_rest is None:
+            raise
+        raise RowErrors(str(error), with_there(engine.schema, error.errors, decision.outcome)) from None
+    if asked.matched_rest is not None and done.errors is not None:
+        done = replace(done, errors=with_there(engine.schema, done.errors, decision.outcome))
+    return done, decision.outcome
+
+
+def with_there(schema: Schema, errors: pa.Table, outcome: Outcome) -> pa.Table:
+    """Refused rows, each with the row that is there; NULL where there is none."""
+    fields = Shown(schema.columns, schema.declared if schema.nested else None).arrow
+    type_ = pa.struct([field.with_nullable(True).remove_metadata() for field in fields])
+    found = [outcome.there.get(row) for row in errors["row"].to_pylist()]
+    cells = [None if row is None else dict(row.items()) for row in found]
+    return errors.append_column(THERE, pa.array(cells, type_))
 
 
 def fingerprint_of(decision: Decision) -> Fingerprint:
@@ -159,4 +236,4 @@ def fingerprint_of(decision: Decision) -> Fingerprint:
     return replace(rows + told, rows=0)
 
 
-__all__ = ["Merge", "MergeResult", "execute"]
+__all__ = ["THERE", "Asked", "Merge", "MergeResult", "merged"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,8 @@ from kudu_core.errors import InvalidArgument
 
 OLD = "old"
 NEW = "new"
+KNOWN_BYTES = 4096
+"""An expression that is written down in no more is kept."""
 _ROW = "row"
 """A column that every batch has, since Arrow counts no rows of none."""
 _PASSES = "passes"
@@ -74,6 +77,17 @@ class Sided:
 def sided(expression: pc.Expression, bare: str) -> Sided:
     """An expression as a caller gives it.  ``bare``: the side of columns that are named without one."""
 
+    raw = expressions.serialised(expression)
+    return _known(raw.to_pybytes(), bare) if raw.size <= KNOWN_BYTES else _sided(expression, bare)
+
+
+@lru_cache(maxsize=256)
+def _known(raw: bytes, bare: str) -> Sided:
+    """The same of one that is asked for again and again."""
+    return _sided(pc.Expression._deserialize(pa.py_buffer(raw)), bare)
+
+
+def _sided(expression: pc.Expression, bare: str) -> Sided:
     def named(name: str) -> str:
         side, dot, _ = name.partition(".")
         return name if dot and side in (OLD, NEW) else f"{bare}.{name}"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kudu_core.common.idempotence.fingerprint import Fingerprint, of_hashes, row_hashes
-from kudu_core.common.rows.arrow_in import GivenRows, given_rows
+from kudu_core.common.rows.arrow_in import GivenRows
 from kudu_core.common.rows.conform import Conformed, conform
-from kudu_core.common.rows.keys import encode_keys
+from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.rows.shown import Shown, picked
 from kudu_core.common.run.cached import cached_property
@@ -26,7 +25,9 @@ from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
 from kudu_core.table.calls.repeats import last_rows
 from kudu_core.tablet.view.view import KeyBatch
 
-EXTRA_ID = 1 << 32
+PART_BYTES = 16 << 20
+"""About how large a part is of rows that memory does not hold all at once."""
+EXTRA_ID = 1 << 30
 """Columns of the rows that the table does not have are hashed as if they had ids from here on."""
 
 
@@ -107,22 +108,61 @@ class SourcePart:
 class Source:
     """What a merge is given."""
 
-    given: Sequence[GivenRows]
+    given: Iterable[GivenRows]
+    """Read more than once."""
     on: Mapping[str, str]
     """Key column -> the column of the rows that has it."""
     last_by: str | None = None
     """Of several rows of one key that counts in which this column is largest; None: all count."""
+    is_large: bool = False
+    """They are not held in memory all at once, nor is what becomes of them."""
 
-    @staticmethod
-    def of(schema: Schema, data: Any, on: Mapping[str, str], last_by: str | None = None) -> Source:
-        return Source([part for part in given_rows(data, schema) if part.batch.num_rows], on, last_by)
+    def parts(self, schema: Schema) -> Iterable[SourcePart]:
+        """The rows in the table's types, by runs of the same columns; ``SchemaMismatch`` names the column.
 
-    def parts(self, schema: Schema) -> list[SourcePart]:
-        """The rows in the table's types, by runs of the same columns; ``SchemaMismatch`` names the column."""
-        parts = []
-        for _, run in groupby(self.given, lambda part: tuple(map(str, part.batch.schema))):
-            parts.append(self._part(schema, list(run)))
-        return [self._last(schema, part) for part in parts] if self.last_by is not None else parts
+        Read more than once, if need be.
+        """
+        kept = None if self.last_by is None else self._last(schema, self.last_by)
+        made = _Parts(self, schema, kept)
+        return made if self.is_large else list(made)
+
+    def all_parts(self, schema: Schema) -> Iterator[SourcePart]:
+        """The same with all rows of every key."""
+        run: list[GivenRows] = []
+        form: tuple[str, ...] = ()
+        nbytes = 0
+        for part in self.given:
+            mine = tuple(map(str, part.batch.schema))
+            if run and (mine != form or (self.is_large and nbytes > PART_BYTES)):
+                yield self._part(schema, run)
+                run, nbytes = [], 0
+            if part.batch.num_rows:
+                form = mine
+                nbytes += part.batch.nbytes
+                run.append(part)
+        if run:
+            yield self._part(schema, run)
+
+    def _last(self, schema: Schema, name: str) -> np.ndarray | None:
+        """(rows,) bool over all rows: those of one key that count; None: all do."""
+        keys, cells = [], []
+        type_: ColumnType | None = None
+        for part in self.all_parts(schema):
+            column = plain(part.column(name))
+            try:
+                type_ = type_ or ColumnType.from_arrow(column.type)
+                cells.append(ColumnBuffers.from_arrow(column.cast(type_.arrow), type_, name))
+            except (pa.ArrowException, InvalidArgument) as error:
+                raise InvalidArgument(f"sequence_by: {name!r} is {column.type}: {error}") from None
+            keys.append(part.keys.keys)
+        if type_ is None:
+            return None
+        rows = last_rows(EncodedKeys.concat(keys), ColumnBuffers.concat(cells), type_)
+        if rows is None:
+            return None
+        kept = np.zeros(sum(map(len, keys)), bool)
+        kept[rows] = True
+        return kept
 
     def _part(self, schema: Schema, run: Sequence[GivenRows]) -> SourcePart:
         made = [self._conformed(schema, part) for part in run]
@@ -147,16 +187,26 @@ class Source:
         extra = [name for name in names_of(batch.schema) if name not in known]
         return conform(schema, batch, allow_extra=extra, first_row=part.first)
 
-    def _last(self, schema: Schema, part: SourcePart) -> SourcePart:
-        assert self.last_by is not None
-        column = plain(part.column(self.last_by))
-        try:
-            type_ = ColumnType.from_arrow(column.type)
-            cells = ColumnBuffers.from_arrow(column.cast(type_.arrow), type_, self.last_by)
-        except (pa.ArrowException, InvalidArgument) as error:
-            raise InvalidArgument(f"sequence_by: {self.last_by!r} is {column.type}: {error}") from None
-        rows = last_rows(part.keys.keys, cells, type_)
-        return part if rows is None else part.take(rows)
+
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of a source, made anew each time they are read."""
+
+    source: Source
+    schema: Schema
+    kept: np.ndarray | None
+    """(rows,) bool: those that count."""
+
+    def __iter__(self) -> Iterator[SourcePart]:
+        first = 0
+        for part in self.source.all_parts(self.schema):
+            if self.kept is not None:
+                mine = self.kept[first : first + part.rows]
+                first += part.rows
+                if not mine.all():
+                    part = part.take(np.flatnonzero(mine))
+            if part.rows:
+                yield part
 
 
 def key_names(schema: Schema, on: Any) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +23,7 @@ _EVERY = pc.scalar(True)
 
 
 def unmatched_calls(
-    engine: Engine, clauses: Sequence[CheckedClause], parts: Sequence[SourcePart]
+    engine: Engine, clauses: Sequence[CheckedClause], parts: Iterable[SourcePart]
 ) -> list[tuple[CheckedClause, list[RowBlock]]]:
     """Of each clause blocks of keys with new values, or keys alone to delete.  Under all mutexes."""
     schema = engine.schema
@@ -50,7 +50,7 @@ def unmatched_calls(
     return found
 
 
-def _homes(engine: Engine, parts: Sequence[SourcePart]) -> dict[tuple[int, int], np.ndarray]:
+def _homes(engine: Engine, parts: Iterable[SourcePart]) -> dict[tuple[int, int], np.ndarray]:
     """By tablet and store: the rows there, ascending, of which one is given."""
     taken: dict[tuple[int, int], np.ndarray] = {}
     tablets = engine.tablets

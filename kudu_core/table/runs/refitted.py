@@ -35,6 +35,10 @@ class RefittedRun:
         return self.base.unique
 
     @property
+    def alone(self) -> bool:
+        return self.base.alone
+
+    @property
     def op(self) -> int | None:
         return self.base.op
 

@@ -57,6 +57,9 @@ class Run(Protocol):
     def unique(self) -> bool: ...
 
     @property
+    def alone(self) -> bool: ...
+
+    @property
     def op(self) -> int | None:
         """The operation of all rows; None: each has its own."""
         ...
@@ -115,6 +118,10 @@ class MemoryRun:
     @property
     def unique(self) -> bool:
         return self.source.unique
+
+    @property
+    def alone(self) -> bool:
+        return self.source.alone
 
     @property
     def column_ids(self) -> Sequence[int]:

@@ -72,6 +72,7 @@ class SpilledRun:
 
     call: int
     unique: bool
+    alone: bool
     spans: dict[int, TabletSpan]
     nbytes: int
     suspect: bool
@@ -117,6 +118,7 @@ def spill_run(fs: FileSystem, schema: Schema, run: MemoryRun, path: str, files: 
     return SpilledRun(
         run.call,
         run.unique,
+        run.alone,
         run.spans,
         run.nbytes,
         run.suspect,

@@ -135,6 +135,7 @@ class StagedRows:
     """Number, over all runs, of its first row."""
     unique: bool
     call: int = 0
+    alone: bool = False
     spans: dict[int, TabletSpan] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ from kudu_core.table.calls.fingerprints import named
 from kudu_core.table.calls.refused import check_on_error, none_refused
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.ingest import ingest_calls, ingest_collected
-from kudu_core.table.ingest.spill import ingest_spilled
+from kudu_core.table.ingest.spill import ingest_collected_spilled, ingest_spilled
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.write import found_walk, log_walk
@@ -185,6 +185,18 @@ def write_collected(
     return once(engine, txn, write, wait=wait)
 
 
+def write_made(
+    engine: Engine, made: Callable[[], Iterator[Call]], *, on_error: str, txn: Txn | None
+) -> WriteResult:
+    """The same of calls that memory does not hold all at once, as parts of one call: through files."""
+
+    def write() -> WriteResult:
+        engine.memory.admit()
+        return ingest_collected_spilled(engine, made, on_error=on_error, txn=txn)
+
+    return once(engine, txn, write)
+
+
 def update(
     engine: Engine,
     data: Any,
@@ -319,6 +331,7 @@ __all__ = [
     "is_resident",
     "write_calls",
     "write_collected",
+    "write_made",
     "write_mixed",
     "write_parts",
     "write_rows",
