@@ -143,7 +143,7 @@ def _read_once(
         states |= tablet_states(fs, path, state, known=states)
         if not alive:
             tail.check_mark(max((s.mark for s in states.values()), default=0))
-        end = ReadEnd(tail.committed_ts, settled=not alive, lock=lock)
+        end = ReadEnd(tail.committed_ts, tail.epoch, settled=not alive, lock=lock)
         if unreplayed is not None:
             end.stop_at(unreplayed)
         engine = Engine(

@@ -357,7 +357,8 @@ def _is_behind(fresh: Engine, engine: Engine) -> bool:
     Where nobody writes, it reads the log to its end.  Whoever takes the lease then makes all of that durable
     with the epoch that it begins; until it has, COMMITTED is that of the writer before it (protocol R2).
     """
-    is_same_life = fresh.table_file.state.epoch == engine.table_file.state.epoch
+    assert fresh.read_end is not None and engine.read_end is not None
+    is_same_life = fresh.read_end.epoch == engine.read_end.epoch
     return is_same_life and fresh.unreplayed is None and fresh.visible_ts < engine.visible_ts
 
 

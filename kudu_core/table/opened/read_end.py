@@ -19,6 +19,8 @@ class ReadEnd:
 
     visible_ts: int
     """W_r: the newest snapshot that may be read."""
+    epoch: int
+    """Of the log, as far as it was read: the writer whose epoch it is has made all before it durable."""
     settled: bool
     """Nobody held the table for writing when the end of the log was read, and the picture holds all of it."""
     unreplayed: Unreplayed | None = None

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -178,9 +179,11 @@ def test_a_reader_at_the_moment_of_a_takeover_waits_for_it(
     reader.close()
 
 
-def test_a_refresh_while_a_writer_takes_over_does_not_go_back(make: Make, path: Path, tmp_path: Path) -> None:
-    """Where nobody writes a reader sees records that nobody synced.  While the next writer has the lease and
-    no epoch yet, COMMITTED lies before them."""
+def test_a_refresh_while_a_writer_takes_over_does_not_go_back(
+    make: Make, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody writes a reader sees records that nobody synced.  While the next writer has the lease, and
+    no epoch yet, or none in the log, COMMITTED lies before them."""
     table = make(durability="none")
     table.insert({"k": [1]})
     table.flush()
@@ -200,7 +203,16 @@ def test_a_refresh_while_a_writer_takes_over_does_not_go_back(make: Make, path: 
                 assert (reader.timestamp, reader.count()) == (before, 2)
         finally:
             lease.release()
+        real, seen = Log.resume, []
+
+        def resumed(*arguments: Any, **more: Any) -> Log:
+            reader.refresh()  # TABLE has the epoch that begins
+            seen.append((reader.timestamp, reader.count()))
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(Log, "resume", resumed)
         with kc.open_table(killed, "rw") as writer:
+            assert seen == [(before, 2)]
             assert writer.timestamp >= before
             writer.insert({"k": [3]})
             writer.flush()

@@ -124,7 +124,7 @@ class StoreReader:
         tail.read = {}
         whole, unreplayed = followed_by(state, tail)
         contents = with_edits(whole, snapshots, tail, state.epoch)
-        end = ReadEnd(tail.committed_ts, settled=0 < state.clean_end == tail.next_number)
+        end = ReadEnd(tail.committed_ts, state.epoch, settled=0 < state.clean_end == tail.next_number)
         if unreplayed is not None:
             end.stop_at(unreplayed)
         engine = Engine(
