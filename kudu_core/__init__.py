@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kudu_core.table.changes.change_tokens import ChangeToken
     from kudu_core.table.changes.changes import Changes
     from kudu_core.table.entry import create_table, open_table, restore
-    from kudu_core.table.merge.merge import Merge, MergeResult
+    from kudu_core.table.merge.merge_rows import Merge, MergeResult
     from kudu_core.table.merge.sides import new, old
     from kudu_core.table.read.explain import Explained
     from kudu_core.table.read.scan import Scan
@@ -130,8 +130,8 @@ _HOMES = {
     "Column": "common.schema.declare",
     "Explained": "table.read.explain",
     "HashPartition": "common.partition.declared",
-    "Merge": "table.merge.merge",
-    "MergeResult": "table.merge.merge",
+    "Merge": "table.merge.merge_rows",
+    "MergeResult": "table.merge.merge_rows",
     "Options": "options",
     "PartitionSchema": "common.partition.partitions",
     "RangePartition": "common.partition.declared",

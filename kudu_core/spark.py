@@ -5,6 +5,7 @@ Needs the extra ``kudu-core[spark]``.  ``spark.read.format("kudu_core")`` works 
 
 from kudu_core.engines.spark.cache import table
 from kudu_core.engines.spark.changes import changes
+from kudu_core.engines.spark.frame_merge import FrameMerge, merge
 from kudu_core.engines.spark.restoring import restore
 from kudu_core.engines.spark.scan import count, scan
 from kudu_core.engines.spark.stream_sink import foreach_batch
@@ -12,6 +13,7 @@ from kudu_core.engines.spark.upkeep import backup, maintain, verify
 from kudu_core.engines.spark.write import commit, create, write
 
 __all__ = [
+    "FrameMerge",
     "backup",
     "changes",
     "commit",
@@ -19,6 +21,7 @@ __all__ = [
     "create",
     "foreach_batch",
     "maintain",
+    "merge",
     "restore",
     "scan",
     "table",

@@ -9,7 +9,7 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.table.calls.conform import with_policy
 from kudu_core.table.merge import conditional
 from kudu_core.table.merge.conditional import Manner
-from kudu_core.table.merge.merge import Merge
+from kudu_core.table.merge.merge_rows import Merge
 from kudu_core.table.opened.handle import HandleOwner
 from kudu_core.table.write import door
 from kudu_core.table.write.batch import Batch

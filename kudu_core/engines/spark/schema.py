@@ -242,19 +242,24 @@ def to_table(batch: pa.RecordBatch, columns: Sequence[tuple[str, str]]) -> pa.Re
             arrays += layout.flatten(nested_cast(array, field.type, name))
             continue
         type_ = ColumnType.parse(type_name)
-        if type_.arrow == pa.uint64() and pa.types.is_decimal(array.type):
-            check_layout(array, name)
-            try:
-                array = pc.cast(array, pa.uint64())
-            except pa.ArrowInvalid as exc:
-                raise SchemaMismatch(f"column {name!r}: {array.type} does not fit uint64: {exc}") from None
-        arrays.append(cast(array, type_, name))
+        arrays.append(cast(unsigned(array, type_, name), type_, name))
     try:
         return pa.RecordBatch.from_arrays(arrays, schema=staged_schema(columns))
     except pa.ArrowInvalid as exc:
         for array, name in zip(arrays, staged_schema(columns).names, strict=True):
             check_layout(array, name)
         raise SchemaMismatch(f"the columns make no rows: {exc}") from None
+
+
+def unsigned(array: pa.Array, type_: ColumnType, name: str) -> pa.Array:
+    """Of a column of uint64, which Spark has as decimals, the integers; of any other the array."""
+    if type_.arrow != pa.uint64() or not pa.types.is_decimal(array.type):
+        return array
+    check_layout(array, name)
+    try:
+        return pc.cast(array, pa.uint64())
+    except pa.ArrowInvalid as exc:
+        raise SchemaMismatch(f"column {name!r}: {array.type} does not fit uint64: {exc}") from None
 
 
 def check_rows(batch: pa.RecordBatch) -> None:

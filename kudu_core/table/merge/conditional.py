@@ -18,8 +18,8 @@ from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.merge.clauses import Clause
 from kudu_core.table.merge.decision import Rest
-from kudu_core.table.merge.merge import Asked, merged
-from kudu_core.table.merge.source import key_names
+from kudu_core.table.merge.merge_rows import Asked, merged
+from kudu_core.table.merge.merge_source import key_names
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine

@@ -22,8 +22,8 @@ from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.refused import CONDITION_FAILED, OK
 from kudu_core.table.merge.clauses import CheckedClause, Clause
+from kudu_core.table.merge.merge_source import Source, SourcePart
 from kudu_core.table.merge.sides import OLD, Column, Rows, passing
-from kudu_core.table.merge.source import Source, SourcePart
 from kudu_core.table.merge.unmatched import unmatched_calls
 from kudu_core.table.read.points import newest_rows
 from kudu_core.table.write.batch_reads import touched_by

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.table.merge.clauses import CheckedClause
-from kudu_core.table.merge.source import SourcePart
+from kudu_core.table.merge.merge_source import SourcePart
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.write.where import NewValues, selected
 from kudu_core.tablet.view.view import locate_newest

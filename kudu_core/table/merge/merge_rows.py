@@ -15,19 +15,20 @@ from kudu_core.common.idempotence.writers import Txn, check_txn
 from kudu_core.common.rows.arrow_in import GivenRows, given_rows
 from kudu_core.common.rows.shown import Shown
 from kudu_core.common.schema.schema import Schema
-from kudu_core.errors import InvalidArgument, RowErrors
+from kudu_core.errors import RowErrors
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.ingest import staging_of
-from kudu_core.table.merge.clauses import Action, Clause, Of
+from kudu_core.table.merge.clauses import Clause
 from kudu_core.table.merge.decision import Decision, Outcome, Rest
-from kudu_core.table.merge.source import Source, key_names
+from kudu_core.table.merge.merge_source import Source, key_names
+from kudu_core.table.merge.put_together import MergeClauses, check_duplicates
 from kudu_core.table.merge.spooled import SpooledRows
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.write.door import KEPT_DIVISOR, write_collected, write_made
 
 if TYPE_CHECKING:
-    from kudu_core.table.calls.arguments import OnError, OnRepeat, Where
+    from kudu_core.table.calls.arguments import OnError, OnRepeat
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.write.door import TxnLike
 
@@ -48,7 +49,7 @@ class MergeResult(WriteResult):
     are none."""
 
 
-class Merge:
+class Merge(MergeClauses):
     """A merge that is put together, clause by clause, and then executed.
 
     There are clauses for keys of which a row is there and one is given (matched), for those of which only one
@@ -71,47 +72,11 @@ class Merge:
         on_duplicate: str = "error",
         sequence_by: str | None = None,
     ) -> None:
-        if on_duplicate not in ("error", "last") or (on_duplicate == "last") != (sequence_by is not None):
-            raise InvalidArgument(
-                'on_duplicate is "error", or "last" together with sequence_by=, the column that says which '
-                f"row is the last; not {on_duplicate!r} with sequence_by={sequence_by!r}"
-            )
+        check_duplicates(on_duplicate, sequence_by)
+        super().__init__(handle.for_writing().schema)
         self._handle, self._data = handle, source
         self._on = key_names(handle.for_writing().schema, on)
         self._last_by = sequence_by
-        self._clauses: list[Clause] = []
-
-    def when_matched(self, set: Mapping[str, Any] | None = None, *, where: Where | None = None) -> Merge:
-        """Update the row that is there: ``set`` maps columns to values or expressions; None: to all columns
-        that the row that is given has beside the key."""
-        return self._with("matched", "update", set, where)
-
-    def when_matched_delete(self, *, where: Where | None = None) -> Merge:
-        """Delete the row that is there."""
-        return self._with("matched", "delete", None, where)
-
-    def when_not_matched_insert(
-        self, values: Mapping[str, Any] | None = None, *, where: Where | None = None
-    ) -> Merge:
-        """Insert the row that is given; with ``values``, a mapping as ``set``, its key and these columns, and
-        the others take their default."""
-        return self._with("not_matched", "insert", values, where)
-
-    def when_not_matched_by_source_update(
-        self, set: Mapping[str, Any], *, where: Where | None = None
-    ) -> Merge:
-        """Update rows for which none is given."""
-        return self._with("by_source", "update", dict(set), where)
-
-    def when_not_matched_by_source_delete(self, *, where: Where | None = None) -> Merge:
-        """Delete rows for which none is given."""
-        return self._with("by_source", "delete", None, where)
-
-    def _with(self, of: Of, action: Action, set_: Mapping[str, Any] | None, where: Any) -> Merge:
-        clause = Clause(of, action, None if set_ is None else dict(set_), where)
-        clause.checked(self._handle.for_writing().schema, len(self._clauses))
-        self._clauses.append(clause)
-        return self
 
     def execute(
         self,
@@ -134,15 +99,8 @@ class Merge:
         TokenMismatch
             As of every write.
         """
-        if not self._clauses:
-            raise InvalidArgument("a merge has clauses, such as when_matched() or when_not_matched_insert()")
-        check_on_error(on_error)
-        asked = Asked(self._data, self._on, self._clauses, last_by=self._last_by)
-        done, outcome = merged(self._handle.for_writing(), asked, on_error, check_txn(txn, on_repeat))
-        counted = {one.name: getattr(done, one.name) for one in fields(WriteResult)}
-        clauses = () if done.deduplicated else tuple(outcome.applied.tolist())
-        ignored = done.ignored if done.deduplicated else outcome.without
-        return MergeResult(**{**counted, "ignored": ignored}, clauses=clauses)
+        asked = Asked(self._data, self._on, self.clauses, last_by=self._last_by)
+        return executed(self._handle.for_writing(), asked, on_error, txn, on_repeat)
 
 
 @dataclass(frozen=True)
@@ -155,6 +113,16 @@ class Asked:
     matched_rest: Rest | None = None
     absent_rest: Rest | None = None
     last_by: str | None = None
+
+
+def executed(engine: Engine, asked: Asked, on_error: str, txn: Any, on_repeat: str) -> MergeResult:
+    """A merge, and what it answers."""
+    check_on_error(on_error)
+    done, outcome = merged(engine, asked, on_error, check_txn(txn, on_repeat))
+    counted = {one.name: getattr(done, one.name) for one in fields(WriteResult)}
+    clauses = () if done.deduplicated else tuple(outcome.applied.tolist())
+    ignored = done.ignored if done.deduplicated else outcome.without
+    return MergeResult(**{**counted, "ignored": ignored}, clauses=clauses)
 
 
 def merged(
@@ -236,4 +204,4 @@ def fingerprint_of(decision: Decision) -> Fingerprint:
     return replace(rows + told, rows=0)
 
 
-__all__ = ["THERE", "Asked", "Merge", "MergeResult", "merged"]
+__all__ = ["THERE", "Asked", "Merge", "MergeResult", "executed", "merged"]
