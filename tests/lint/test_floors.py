@@ -156,7 +156,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"read", "runs", "lifecycle"},
         {"report", "changes", "ingest"},
         {"write"},
-        {"backup"},
+        {"backup", "merge"},
         {"table_reads", "table_writes", "table_engines", "table_manners"},
         {"table"},
         {"entry"},

@@ -26,7 +26,7 @@ import numpy as np
 
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import HeldLocks
-from kudu_core.errors import Fenced, Poisoned, RowErrors
+from kudu_core.errors import Conflict, Fenced, Poisoned, RowErrors
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.disk.warming import warm
 from kudu_core.rowset.memory.growing import StoreFull
@@ -183,8 +183,7 @@ def ingest_collected(
     on_error: str = "raise",
     txn: Txn | None = None,
 ) -> WriteResult:
-    """A write of many rows that are made of the newest state: collected and applied under every lane and
-    mutex."""
+    """A write of many rows that the newest state decides: made and applied under every lane and mutex."""
 
     def sort(staging: str) -> tuple[SortedRows, None]:
         return sort_calls(engine, collect()), None
@@ -215,7 +214,7 @@ def ingest_collected_rows(
                         touched = _tablets(engine, rows)
                         done = _attempt(engine, rows, touched, staging, on_error, txn, {}, locked=True)
             break
-        except RowErrors:
+        except (RowErrors, Conflict):
             engine.wait_visible(newest_of(tablets))  # as every answer (protocol W4)
             raise
         except StoreFull as full:

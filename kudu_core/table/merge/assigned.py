@@ -14,6 +14,7 @@ from kudu_core.common.rows.arrow_in import batches
 from kudu_core.common.rows.conform import conform
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.schema.schema import Schema
+from kudu_core.common.where.rewritten import plain
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.table.merge.sides import Column, Sided, sided, values
 
@@ -95,13 +96,13 @@ def _cells(schema: Schema, literals: Mapping[str, Any], place: str) -> pa.Record
     arrays: list[pa.Array] = []
     for name, value in literals.items():
         if isinstance(value, pa.Scalar):
-            arrays.append(pa.repeat(value, 1))
+            arrays.append(plain(pa.repeat(value, 1)))
             continue
         try:
             [batch] = batches({name: [value]}, schema)
         except InvalidArgument as error:
             raise type(error)(f"{place}: {error}") from None
-        arrays.append(batch.column(0))
+        arrays.append(plain(batch.column(0)))
     return pa.RecordBatch.from_arrays(arrays, names=[*literals])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.table.calls.call import Call
 from kudu_core.table.calls.refused import CONDITION_FAILED, OK
 from kudu_core.table.merge.clauses import CheckedClause, Clause
-from kudu_core.table.merge.merge_source import Source, SourcePart
+from kudu_core.table.merge.merge_source import MergeSource, SourcePart
 from kudu_core.table.merge.sides import OLD, Column, Rows, passing
 from kudu_core.table.merge.unmatched import unmatched_calls
 from kudu_core.table.read.points import newest_rows
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
 
+_DELETING = (rules.CALL_DELETE, rules.CALL_DELETE_IGNORE)
 _OPS = {"update": rules.CALL_UPDATE, "delete": rules.CALL_DELETE, "insert": rules.CALL_INSERT}
 
 
@@ -49,12 +50,13 @@ class Rest:
 class Outcome:
     """What one try has come to, beside its calls."""
 
+    schema: Schema
     applied: npt.NDArray[np.int64]
     """(clauses,) rows to which each was applied."""
     without: int = 0
     """Rows that were given and to which none was."""
-    there: dict[int, Any] = field(default_factory=dict)
-    """By the number of a row that is refused: the row that is there, as a dict."""
+    there: list[tuple[npt.NDArray[np.int64], pa.RecordBatch]] = field(default_factory=list)
+    """Numbers of rows that are refused, and the rows that are there, as of ``newest_rows``."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Decision:
     def __init__(
         self,
         engine: Engine,
-        source: Source,
+        source: MergeSource,
         clauses: Sequence[Clause],
         *,
         matched_rest: Rest | None = None,
@@ -88,7 +90,7 @@ class Decision:
         self._source, self._clauses = source, clauses
         self._matched_rest, self._absent_rest = matched_rest, absent_rest
         self._checked = self._check(engine.schema)
-        self.outcome = Outcome(np.zeros(len(clauses), np.int64))
+        self.outcome = Outcome(self._checked.schema, np.zeros(len(clauses), np.int64))
 
     @property
     def checked(self) -> _Checked:
@@ -131,7 +133,7 @@ class Decision:
     def made(self) -> Iterator[Call]:
         """The same, one after the other, as parts of one call."""
         checked = self.checked
-        self.outcome = Outcome(np.zeros(len(self._clauses), np.int64))
+        self.outcome = Outcome(checked.schema, np.zeros(len(self._clauses), np.int64))
         begun = False
         for part in checked.parts:
             _check_part(checked.schema, part, checked.clauses)
@@ -176,33 +178,27 @@ class Decision:
         self.outcome.applied[clause.number] += len(rows)
         part, schema = sides.part, sides.checked.schema
         key = part.key_block.take(rows)
-        status = None if part.status is None else part.status[rows]
+        status = part.refused(rows, keys_alone=clause.clause.action == "delete")
         if clause.clause.action == "delete":
             block = key
-            if status is not None:
-                status = np.where(part.keyed[rows], np.uint8(OK), status)
         elif clause.assigned is None:
             block = part.block.take(rows)
         else:
             made, refused = clause.assigned.block(sides.of(rows), len(rows))
             columns = {**key.columns, **made.columns}
             block = RowBlock({c.id: columns[c.id] for c in schema.columns if c.id in columns}, len(rows))
-            status = np.where(part.keyed[rows], np.uint8(OK), np.uint8(rules.NULL_IN_REQUIRED))
+            status = part.refused(rows, keys_alone=True)
             if refused is not None:
-                status = np.where(status == OK, refused, status)
+                status = refused if status is None else np.where(status == OK, refused, status)
         yield _Hit(_OPS[clause.clause.action], block, part.numbers[rows], status)
 
     def _note_there(self, checked: _Checked, part: SourcePart, rows: Rows) -> None:
         """Keep the rows that are there where a row that is given will be refused."""
         if not len(rows):
             return
-        schema = checked.schema
         keys, block = part.keys.take(rows), part.key_block.take(rows)
-        batch = newest_rows(self._engine, keys, block, schema.columns)
-        shown = Shown(schema.columns, schema.declared if schema.nested else None)
-        arrays = shown.arrays(batch.columns[:-1])
-        there = pa.StructArray.from_arrays(arrays, fields=list(shown.arrow))
-        self.outcome.there.update(zip(part.numbers[rows].tolist(), there, strict=True))
+        batch = newest_rows(self._engine, keys, block, checked.schema.columns)
+        self.outcome.there.append((part.numbers[rows], batch))
 
 
 @dataclass(slots=True)
@@ -220,7 +216,10 @@ class _Hit:
 
 def _told(rest: Rest, part: SourcePart, rows: Rows) -> _Hit:
     """Rows to which no clause applies."""
-    status = np.full(len(rows), CONDITION_FAILED, np.uint8) if rest.failed else None
+    if rest.failed:
+        status: npt.NDArray[np.uint8] | None = np.full(len(rows), CONDITION_FAILED, np.uint8)
+    else:
+        status = part.refused(rows, keys_alone=rest.op in _DELETING)
     return _Hit(rest.op, part.block.take(rows), part.numbers[rows], status)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,14 +15,13 @@ from kudu_core.common.idempotence.fingerprint import Fingerprint, of_predicate
 from kudu_core.common.idempotence.writers import Txn, check_txn
 from kudu_core.common.rows.arrow_in import GivenRows, given_rows
 from kudu_core.common.rows.shown import Shown
-from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import RowErrors
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.ingest.ingest import staging_of
 from kudu_core.table.merge.clauses import Clause
 from kudu_core.table.merge.decision import Decision, Outcome, Rest
-from kudu_core.table.merge.merge_source import Source, key_names
+from kudu_core.table.merge.merge_source import MergeSource, key_names
 from kudu_core.table.merge.put_together import MergeClauses, check_duplicates
 from kudu_core.table.merge.spooled import SpooledRows
 from kudu_core.table.opened.handle import Handle
@@ -42,6 +42,10 @@ class MergeResult(WriteResult):
     """Counts of a merge; also to how many rows each clause was applied.
 
     ``ignored`` counts rows that were given and to which no clause was.
+
+    >>> done = stock.merge([{"id": 1, "price": 2.0}, {"id": 9}]).when_matched({"price": 3.0}).execute()
+    >>> done.clauses, done.updated, done.ignored
+    ((1,), 1, 1)
     """
 
     clauses: tuple[int, ...] = ()
@@ -86,6 +90,9 @@ class Merge(MergeClauses):
         on_repeat: OnRepeat = "check",
     ) -> MergeResult:
         """Decide and apply it as one write, all or nothing, at one timestamp.
+
+        >>> stock.merge([{"id": 1, "price": 9.0}]).when_matched().execute(txn=("prices", 1)).updated
+        1
 
         Parameters are those of every write (``Table.insert``).  A source that can be read once is gone after.
 
@@ -163,7 +170,7 @@ def _executed(
     txn: Txn | None,
     wait: bool,
 ) -> tuple[WriteResult, Outcome]:
-    source = Source(given, asked.on, asked.last_by, is_large)
+    source = MergeSource(given, asked.on, asked.last_by, is_large)
     decision = Decision(
         engine, source, asked.clauses, matched_rest=asked.matched_rest, absent_rest=asked.absent_rest
     )
@@ -178,19 +185,29 @@ def _executed(
     except RowErrors as error:
         if asked.matched_rest is None:
             raise
-        raise RowErrors(str(error), with_there(engine.schema, error.errors, decision.outcome)) from None
+        raise RowErrors(str(error), with_there(error.errors, decision.outcome)) from None
     if asked.matched_rest is not None and done.errors is not None:
-        done = replace(done, errors=with_there(engine.schema, done.errors, decision.outcome))
+        done = replace(done, errors=with_there(done.errors, decision.outcome))
     return done, decision.outcome
 
 
-def with_there(schema: Schema, errors: pa.Table, outcome: Outcome) -> pa.Table:
+def with_there(errors: pa.Table, outcome: Outcome) -> pa.Table:
     """Refused rows, each with the row that is there; NULL where there is none."""
-    fields = Shown(schema.columns, schema.declared if schema.nested else None).arrow
-    type_ = pa.struct([field.with_nullable(True).remove_metadata() for field in fields])
-    found = [outcome.there.get(row) for row in errors["row"].to_pylist()]
-    cells = [None if row is None else dict(row.items()) for row in found]
-    return errors.append_column(THERE, pa.array(cells, type_))
+    schema = outcome.schema
+    shown = Shown(schema.columns, schema.declared if schema.nested else None)
+    fields = [field.with_nullable(True).remove_metadata() for field in shown.arrow]
+    if not outcome.there:
+        return errors.append_column(THERE, pa.nulls(errors.num_rows, pa.struct(fields)))
+    numbers = np.concatenate([numbers for numbers, _ in outcome.there])
+    order = np.argsort(numbers)
+    rows = errors["row"].to_numpy()
+    place = np.minimum(np.searchsorted(numbers, rows, sorter=order), len(order) - 1)
+    absent = numbers[order[place]] != rows
+    stored = pa.Table.from_batches([batch for _, batch in outcome.there])
+    some = stored.take(pa.array(order[place], mask=absent))
+    arrays = shown.arrays([column.combine_chunks() for column in some.columns[:-1]], absent)
+    cells = pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(absent))
+    return errors.append_column(THERE, cells)
 
 
 def fingerprint_of(decision: Decision) -> Fingerprint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,12 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.rows.shown import Shown, picked
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.foreign import names_of
+from kudu_core.common.types.foreign import check_layout, names_of
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.rewritten import plain
 from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
+from kudu_core.table.calls.refused import OK
 from kudu_core.table.calls.repeats import last_rows
 from kudu_core.tablet.view.view import KeyBatch
 
@@ -64,10 +65,17 @@ class SourcePart:
                 keyed &= self.block.columns[id_].valid_mask()
         return keyed
 
+    def refused(self, rows: np.ndarray, *, keys_alone: bool) -> np.ndarray | None:
+        """(n,) uint8, as of ``Call``, for some rows, (n,) int64.  ``keys_alone``: not for other columns."""
+        if self.status is None:
+            return None
+        status = self.status[rows]
+        return np.where(self.keyed[rows], np.uint8(OK), status) if keys_alone else status
+
     def column(self, name: str) -> pa.Array:
         """A column as expressions see it; ``InvalidArgument`` where the rows have none of that name."""
         if name in self.extra:
-            return plain(self.extra[name])
+            return self.extra[name]
         schema = self.schema
         known = schema.by_name.get(name)
         if known is not None and known.id in self.block.columns:
@@ -84,7 +92,6 @@ class SourcePart:
     def fingerprint(self) -> Fingerprint:
         columns = dict(self.block.columns)
         for place, (name, array) in enumerate(sorted(self.extra.items())):
-            array = plain(array)
             try:
                 type_ = ColumnType.from_arrow(array.type)
                 columns[EXTRA_ID + place] = ColumnBuffers.from_arrow(array.cast(type_.arrow), type_, name)
@@ -105,7 +112,7 @@ class SourcePart:
 
 
 @dataclass(frozen=True)
-class Source:
+class MergeSource:
     """What a merge is given."""
 
     given: Iterable[GivenRows]
@@ -144,24 +151,30 @@ class Source:
             yield self._part(schema, run)
 
     def _last(self, schema: Schema, name: str) -> np.ndarray | None:
-        """(rows,) bool over all rows: those of one key that count; None: all do."""
-        keys, cells = [], []
-        type_: ColumnType | None = None
+        """(rows,) bool over all rows: those of each key that no other comes after; None: all are."""
+        keys, cells, places = [], [], []
+        types: dict[str, ColumnType] = {}
+        count = 0
         for part in self.all_parts(schema):
-            column = plain(part.column(name))
-            try:
-                type_ = type_ or ColumnType.from_arrow(column.type)
-                cells.append(ColumnBuffers.from_arrow(column.cast(type_.arrow), type_, name))
-            except (pa.ArrowException, InvalidArgument) as error:
-                raise InvalidArgument(f"sequence_by: {name!r} is {column.type}: {error}") from None
-            keys.append(part.keys.keys)
-        if type_ is None:
+            made, type_ = _sequence(part, name)
+            types[str(type_)] = type_
+            rows = np.flatnonzero(part.keyed)  # a NULL is encoded as if it were a value
+            keys.append(part.keys.keys.take(rows))
+            cells.append(made.take(rows))
+            places.append(rows + count)
+            count += part.rows
+        if len(types) > 1:
+            told = " and ".join(sorted(types))
+            raise InvalidArgument(f"sequence_by: {name!r} is {told}: rows of both have no order")
+        if not types:
             return None
-        rows = last_rows(EncodedKeys.concat(keys), ColumnBuffers.concat(cells), type_)
-        if rows is None:
+        [type_] = types.values()
+        last = last_rows(EncodedKeys.concat(keys), ColumnBuffers.concat(cells), type_)
+        if last is None:
             return None
-        kept = np.zeros(sum(map(len, keys)), bool)
-        kept[rows] = True
+        kept, keyed = np.ones(count, bool), np.concatenate(places)
+        kept[keyed] = False
+        kept[keyed[last]] = True
         return kept
 
     def _part(self, schema: Schema, run: Sequence[GivenRows]) -> SourcePart:
@@ -185,14 +198,27 @@ class Source:
         batch = _with_keys(part.batch, self.on)
         known = {name for name in names_of(batch.schema) if _is_of_table(schema, name)}
         extra = [name for name in names_of(batch.schema) if name not in known]
-        return conform(schema, batch, allow_extra=extra, first_row=part.first)
+        made = conform(schema, batch, allow_extra=extra, first_row=part.first)
+        for name, array in made.extra.items():
+            check_layout(array, name, part.first)  # nobody has cast it
+        return replace(made, extra={name: plain(array) for name, array in made.extra.items()})
+
+
+def _sequence(part: SourcePart, name: str) -> tuple[ColumnBuffers, ColumnType]:
+    """What says which of several rows is the last."""
+    column = plain(part.column(name))
+    try:
+        type_ = ColumnType.from_arrow(column.type)
+        return ColumnBuffers.from_arrow(column.cast(type_.arrow), type_, name), type_
+    except (pa.ArrowException, InvalidArgument) as error:
+        raise InvalidArgument(f"sequence_by: {name!r} is {column.type}: {error}") from None
 
 
 @dataclass(frozen=True)
 class _Parts:
     """Parts of a source, made anew each time they are read."""
 
-    source: Source
+    source: MergeSource
     schema: Schema
     kept: np.ndarray | None
     """(rows,) bool: those that count."""
@@ -259,4 +285,4 @@ def _is_of_table(schema: Schema, name: str) -> bool:
     return True
 
 
-__all__ = ["Source", "SourcePart", "key_names"]
+__all__ = ["MergeSource", "SourcePart", "key_names"]

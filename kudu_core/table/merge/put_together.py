@@ -22,28 +22,52 @@ class MergeClauses:
 
     def when_matched(self, set: Mapping[str, Any] | None = None, *, where: Where | None = None) -> Self:
         """Update the row that is there: ``set`` maps columns to values or expressions; None: to all columns
-        that the row that is given has beside the key."""
+        that the row that is given has beside the key.
+
+        >>> sold = stock.merge([{"id": 1, "price": 9.0}])
+        >>> sold.when_matched(where=kc.new("price") > kc.old("price")).execute().updated
+        1
+        """
         return self._with("matched", "update", set, where)
 
     def when_matched_delete(self, *, where: Where | None = None) -> Self:
-        """Delete the row that is there."""
+        """Delete the row that is there.
+
+        >>> gone = stock.merge([{"id": 1}, {"id": 2}]).when_matched_delete(where=kc.old("price") > 2)
+        >>> gone.execute().deleted
+        1
+        """
         return self._with("matched", "delete", None, where)
 
     def when_not_matched_insert(
         self, values: Mapping[str, Any] | None = None, *, where: Where | None = None
     ) -> Self:
         """Insert the row that is given; with ``values``, a mapping as ``set``, its key and these columns, and
-        the others take their default."""
+        the others take their default.
+
+        >>> new = stock.merge([{"id": 1}, {"id": 7}])
+        >>> new.when_not_matched_insert({"name": "bag", "price": 5.0}).execute().inserted
+        1
+        """
         return self._with("not_matched", "insert", values, where)
 
     def when_not_matched_by_source_update(
         self, set: Mapping[str, Any], *, where: Where | None = None
     ) -> Self:
-        """Update rows for which none is given."""
+        """Update rows for which none is given.
+
+        >>> kept = stock.merge([{"id": 1}])
+        >>> kept.when_not_matched_by_source_update({"price": kc.old("price") / 2}).execute().updated
+        2
+        """
         return self._with("by_source", "update", set, where)
 
     def when_not_matched_by_source_delete(self, *, where: Where | None = None) -> Self:
-        """Delete rows for which none is given."""
+        """Delete rows for which none is given.
+
+        >>> stock.merge([{"id": 1}]).when_not_matched_by_source_delete().execute().deleted
+        2
+        """
         return self._with("by_source", "delete", None, where)
 
     def _with(self, of: Of, action: Action, set_: Mapping[str, Any] | None, where: Any) -> Self:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
     from kudu_core.tablet.store.tablet import Tablet
 
-_EVERY = pc.scalar(True)
-
 
 def unmatched_calls(
     engine: Engine, clauses: Sequence[CheckedClause], parts: Iterable[SourcePart]
@@ -30,7 +28,7 @@ def unmatched_calls(
     taken = _homes(engine, parts)
     found = []
     for clause in clauses:
-        where = _EVERY if clause.where is None else clause.where.of_old()
+        where = pc.scalar(True) if clause.where is None else clause.where.of_old()
         set_ = {} if clause.assigned is None else dict(clause.assigned.literals)
         if clause.assigned is not None:
             set_ |= {name: made.of_old() for name, made in clause.assigned.expressions.items()}

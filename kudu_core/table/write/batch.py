@@ -119,7 +119,14 @@ class Batch:
         return row if row.pop(FOUND) else None
 
     def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows of keys as this batch has them so far, as ``Table.get_many``."""
+        """Rows of keys as this batch has them so far, as ``Table.get_many``.
+
+        >>> with stock.batch() as b:
+        ...     b.delete([3])
+        ...     found = b.get_many([1, 3])["_found"].to_pylist()
+        >>> found
+        [True, False]
+        """
         self._check()
         if self._reads is None:
             self._reads = ReadSet(self._handle.for_writing())
@@ -151,7 +158,6 @@ class Batch:
             self._result = done
         else:
             self._ticket = ticket_of(engine, done)
-
 
     def _write_read(self, engine: Engine, reads: ReadSet) -> WriteResult:
         """Apply the calls if all that was read is still so."""

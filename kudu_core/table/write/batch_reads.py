@@ -38,7 +38,7 @@ SHOWN_KEYS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Read:
+class _ReadRows:
     """Rows that were read."""
 
     schema: Schema
@@ -54,7 +54,7 @@ class ReadSet:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._reads: list[_Read] = []
+        self._reads: list[_ReadRows] = []
         self._hashes = np.empty(0, np.uint64)
         """Of the keys of the batch's calls, as many as were read over so far."""
         self._seen_calls = 0
@@ -79,7 +79,7 @@ class ReadSet:
                     found = newest_rows(engine, batch, block, read)
         engine.wait_visible(newest_of(tablets))
         cells = _cells(read, found)
-        self._reads.append(_Read(schema, batch, block, stored, _hashes(stored, cells, found)))
+        self._reads.append(_ReadRows(schema, batch, block, stored, _hashes(stored, cells, found)))
         if own:
             there = found.columns[-1].to_numpy(zero_copy_only=False)
             found = _laid_over(engine, schema, block, RowBlock(cells, len(batch)), there, own)

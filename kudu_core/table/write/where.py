@@ -259,8 +259,11 @@ def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
 
 def _literal(column: StoredColumn, value: Any) -> pa.Scalar:
     """A value of ``set=``, which every row gets.  Leaves of a nested one are as they are stored."""
-    if isinstance(value, pa.Scalar) and value.type == column.type.arrow:
-        return value
+    if isinstance(value, pa.Scalar):
+        if value.type == column.type.arrow:
+            return value
+        if not value.is_valid:  # of whatever type it is
+            return pa.scalar(None, column.type.arrow)
     if _is_own(column):
         try:
             return stored_scalar(column.type, value, f"column {column.name!r}")

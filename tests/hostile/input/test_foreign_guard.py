@@ -39,7 +39,9 @@ GUARDED = {
     "snapshot": ("snapshot",),
 }
 """Methods of a table that take or lead to values of somebody else's, and the doors that stand for them."""
-FOREIGN = {"data", "keys", "key", "where", "set", "key_range", "add", "columns", "op_column"}
+FOREIGN = {
+    "data", "keys", "key", "where", "set", "key_range", "add", "columns", "op_column", "source", "if_",
+}  # fmt: skip
 """Names of arguments that carry values, names or expressions of the caller's."""
 OWN = {
     "add_range", "at", "batch_rows", "budget_s", "by", "dictionary", "drop", "drop_range", "dst", "full",

@@ -16,12 +16,17 @@ from tests.support.differential.cases import (
     DeleteWhere,
     Disagree,
     Do,
+    If,
     Invalid,
+    Merge,
+    ReadingBatch,
     UpdateWhere,
+    When,
     Write,
     code_of,
 )
 from tests.support.differential.drawing import random_case
+from tests.support.differential.drawing_merges import merging_case
 from tests.support.differential.grounds import Folder, Ground, Store
 from tests.support.differential.pair import replay
 from tests.support.differential.shaped import SHAPED, shaped_case
@@ -38,12 +43,17 @@ __all__ = [
     "Do",
     "Folder",
     "Ground",
+    "If",
     "Invalid",
+    "Merge",
+    "ReadingBatch",
     "Store",
     "UpdateWhere",
+    "When",
     "Write",
     "code_of",
     "failure_of",
+    "merging_case",
     "random_case",
     "replay",
     "shaped_case",

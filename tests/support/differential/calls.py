@@ -21,14 +21,14 @@ def send_call(target: Any, case: Case, call: Write | Apply, on_error: str | None
     """Make one call on a table, or on a batch (``on_error`` None)."""
     more: dict[str, Any] = {} if on_error is None else {"on_error": on_error}
     if isinstance(call, Apply):
-        return target.apply(_data(case, call), **more)
+        return target.apply(data_of(case, call), **more)
     kind, _, ignore = call.op.partition("_")
     if ignore:
         more["on_conflict" if kind == "insert" else "on_missing"] = "ignore"
-    return getattr(target, kind)(_data(case, call), **more)
+    return getattr(target, kind)(data_of(case, call), **more)
 
 
-def _data(case: Case, call: Write | Apply) -> Any:
+def data_of(case: Case, call: Any) -> Any:
     """The rows of a call in one of the forms that writes take."""
     arrays = [
         cells.to_arrow((row[i] for row in call.rows), case.by_name(name).arrow)

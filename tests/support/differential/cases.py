@@ -11,6 +11,9 @@ import pyarrow as pa
 from tests.support import cells
 
 Cell = Any
+Given = Any
+"""What a column gets: a cell, ("old", column), ("new", column), or ("first", given, given): the first that is
+not NULL."""
 Predicate = tuple[Any, ...]
 """("cmp", column, operator, cell), ("in", column, cells), ("null" | "valid" | "nan", column),
 ("starts" | "contains", column, text), ("flag", column), ("same", column, column), ("const", bool),
@@ -77,6 +80,55 @@ class UpdateWhere:
 
 
 @dataclass(frozen=True)
+class When:
+    """One clause.  ``of``: "matched", "not_matched" or "by_source"; ``do``: "update", "delete", "insert"."""
+
+    of: str
+    do: str
+    set: dict[str, Given] | None = None
+    where: Predicate | None = None
+    """Over columns named "old.n" and "new.n", or, as filter lists, bare ones."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """``rows`` are tuples of cells of ``columns``, of which ``extra`` are not the table's."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    clauses: list[When]
+    extra: tuple[Col, ...] = ()
+    sequence: str | None = None
+    on_error: str = "raise"
+    form: str = "table"
+    look: int = 0
+
+
+@dataclass(frozen=True)
+class If:
+    """A write by key with a condition, or with values of expressions; ``op`` as of ``Write``."""
+
+    op: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    where: Predicate | None = None
+    set: dict[str, Given] | None = None
+    on_error: str = "raise"
+    form: str = "table"
+    look: int = 0
+
+
+@dataclass(frozen=True)
+class ReadingBatch:
+    """A batch that reads keys before, between and after its calls."""
+
+    calls: list[Write | Apply]
+    keys: list[tuple[Cell, ...]]
+    on_error: str = "raise"
+    look: int = 0
+
+
+@dataclass(frozen=True)
 class Invalid:
     """A call that must be refused as a whole: see ``INVALID``."""
 
@@ -94,7 +146,7 @@ class Do:
     look: int = 0
 
 
-Step = Write | Apply | Batch | DeleteWhere | UpdateWhere | Invalid | Do
+Step = Write | Apply | Batch | DeleteWhere | UpdateWhere | Merge | If | ReadingBatch | Invalid | Do
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from tests.support.differential.cases import (
     Apply,
     Batch,
     Case,
-    Col,
     DeleteWhere,
     Disagree,
     Do,
@@ -41,6 +40,7 @@ from tests.support.differential.changing import ChangesLook
 from tests.support.differential.distributed import job_of
 from tests.support.differential.grounds import Folder, Ground
 from tests.support.differential.looking import Look, check_refused, check_state
+from tests.support.differential.merges import DOING
 from tests.support.differential.predicates import argument, expression
 from tests.support.differential.upkeep import UPKEEP, Floor
 from tests.support.inside import engine_of, oldest_ts_of
@@ -130,7 +130,7 @@ class Pair:
             ]
             partition_by.append(kc.RangePartition([case.key[0]], bounds))
         declared = [
-            kc.Column(c.name, c.arrow, c.nullable, None if c.default is None else self._python(c))
+            kc.Column(c.name, c.arrow, c.nullable, cells.scalar(c.default, c.arrow).as_py())
             for c in case.columns
         ]
         self.table = kc.create_table(
@@ -149,10 +149,6 @@ class Pair:
         if self.reader is not None:
             self.reader.close()
         self.table.close()
-
-    @staticmethod
-    def _python(column: Col) -> Any:
-        return cells.scalar(column.default, column.arrow).as_py()
 
     def _accepts(self, key: Key) -> str | None:
         if self.case.ranges:
@@ -175,9 +171,9 @@ class Pair:
             self.clock.advance(us=random.Random(f"time-{step.look}").choice((0, 1, 60, 700)))
         job = job_of(self, step)
         if job is not None:
-            self._write([step], "raise", job, ordered=False)
+            self.write([step], "raise", job, ordered=False)
         elif isinstance(step, Write | Apply):
-            self._write([step], step.on_error, lambda: send_call(self.table, self.case, step, step.on_error))
+            self.write([step], step.on_error, lambda: send_call(self.table, self.case, step, step.on_error))
         elif isinstance(step, Batch):
             self._batch(step)
         elif isinstance(step, DeleteWhere):
@@ -186,10 +182,12 @@ class Pair:
             self._update_where(step)
         elif isinstance(step, Invalid):
             self._invalid(step)
-        else:
+        elif isinstance(step, Do):
             UPKEEP[step.what](self, random.Random(f"{step.what}-{step.look}"))
+        else:
+            DOING[type(step)](self, step)
 
-    def _write(
+    def write(
         self,
         calls: Sequence[Write | Apply],
         on_error: str,
@@ -222,7 +220,7 @@ class Pair:
             raise Disagree(f"RowErrors was not raised: {outcome.errors}")
         same(result.counts, outcome.counts, "counts")
         same([] if result.errors is None else errors_of(result.errors), outcome.errors, "errors returned")
-        self._committed(result, after)
+        self.committed(result, after)
 
     def _not_allowed(self, call: Write | Apply) -> type[Exception] | None:
         """What is raised for a call that no row of it could mend."""
@@ -238,7 +236,7 @@ class Pair:
                 return kc.SchemaMismatch
         return None
 
-    def _committed(self, result: kc.WriteResult, after: TableModel) -> None:
+    def committed(self, result: kc.WriteResult, after: TableModel) -> None:
         """The result's timestamp is where the new state begins; nothing changed before it."""
         if after.state() == self.model.state() and result.timestamp == self.timeline.times[-1]:
             return
@@ -257,7 +255,7 @@ class Pair:
             return batch.result
 
         if not step.broken:
-            self._write(step.calls, step.on_error, send)
+            self.write(step.calls, step.on_error, send)
             return
         with suppress(kc.InvalidArgument, ZeroDivisionError), self.table.batch() as batch:
             for call in step.calls:
@@ -270,7 +268,7 @@ class Pair:
         outcome = after.call("delete", [dict(zip(self.case.key, key, strict=True)) for key in keys])
         result = self.table.delete(where=argument(self.case, step.where))
         same(result.counts, outcome.counts, "counts")
-        self._committed(result, after)
+        self.committed(result, after)
 
     def _update_where(self, step: UpdateWhere) -> None:
         after, rows = self.model.copy(), []
@@ -293,7 +291,7 @@ class Pair:
             return
         same(outcome.errors, [], "a NULL where none is allowed was not refused")
         same(result.counts, outcome.counts, "counts")
-        self._committed(result, after)
+        self.committed(result, after)
 
     def _invalid(self, step: Invalid) -> None:
         with suppress(kc.InvalidArgument, ZeroDivisionError):

@@ -66,8 +66,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 _COMPARE["="] = _COMPARE["=="]
 
 
-def expression(case: Case, p: Predicate) -> pc.Expression:
-    """The predicate for pyarrow, which says what it means."""
+def expression(case: Case, p: Predicate, named: Callable[[str], pc.Expression] = pc.field) -> pc.Expression:
+    """The predicate for pyarrow, which says what it means.  ``named``: what a column is in it."""
     kind = p[0]
     if kind == "dnf":
         result = None
@@ -79,15 +79,15 @@ def expression(case: Case, p: Predicate) -> pc.Expression:
             result = every if result is None else result | every
         return result
     if kind in ("and", "or"):
-        left, right = expression(case, p[1]), expression(case, p[2])
+        left, right = expression(case, p[1], named), expression(case, p[2], named)
         return left & right if kind == "and" else left | right
     if kind == "not":
-        return ~expression(case, p[1])
+        return ~expression(case, p[1], named)
     if kind == "const":
         return pc.scalar(p[1])
-    field = pc.field(p[1])
+    field = named(p[1])
     if kind == "same":
-        return field == pc.field(p[2])
+        return field == named(p[2])
     if kind == "cmp":
         return _COMPARE[p[2]](field, pc.scalar(cells.scalar(p[3], case.by_name(p[1]).arrow)))
     if kind == "in":

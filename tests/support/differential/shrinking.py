@@ -7,7 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.differential.cases import Apply, Batch, Case, Disagree, Step, Write
+from tests.support.differential.cases import (
+    Apply,
+    Batch,
+    Case,
+    Disagree,
+    If,
+    Merge,
+    ReadingBatch,
+    Step,
+    Write,
+)
 from tests.support.differential.grounds import Ground
 from tests.support.differential.pair import replay
 
@@ -52,7 +62,7 @@ def _with_smaller_step(
     def holding(items: list[Any]) -> Step:
         if isinstance(step, Apply):
             return dataclasses.replace(step, ops=[op for op, _ in items], rows=[row for _, row in items])
-        name = "calls" if isinstance(step, Batch) else "rows"
+        name = "calls" if isinstance(step, Batch | ReadingBatch) else "rows"
         return dataclasses.replace(step, **{name: items})
 
     def rebuilt(items: list[Any]) -> Case:
@@ -60,11 +70,11 @@ def _with_smaller_step(
             case, steps=[*case.steps[:number], holding(items), *case.steps[number + 1 :]]
         )
 
-    if isinstance(step, Write):
+    if isinstance(step, Write | Merge | If):
         return rebuilt(smaller(step.rows, rebuilt))
     if isinstance(step, Apply):
         return rebuilt(smaller(list(zip(step.ops, step.rows, strict=True)), rebuilt))
-    if isinstance(step, Batch):
+    if isinstance(step, Batch | ReadingBatch):
         return rebuilt(smaller(step.calls, rebuilt))
     return case
 
