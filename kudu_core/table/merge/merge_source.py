@@ -28,7 +28,7 @@ from kudu_core.tablet.view.view import KeyBatch
 
 PART_BYTES = 16 << 20
 """About how large a part is of rows that memory does not hold all at once."""
-EXTRA_ID = 1 << 30
+EXTRA_ID = 1 << 31
 """Columns of the rows that the table does not have are hashed as if they had ids from here on."""
 
 
