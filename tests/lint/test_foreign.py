@@ -43,11 +43,11 @@ READING: dict[str, dict[str, str]] = {
         "table/backup/backup_file.py": "after validate(full=True)",
         "table/write/where.py": "of what pyarrow has computed",
         "table/merge/sides.py": "of what pyarrow has computed",
-        "table/merge/conditional.py": "of rows that the table has stored",
+        "table/merge/merge_rows.py": "of rows that the table has stored",
     },
     "concat_arrays": {
         "common/types/nested_casts.py": "of what it has made",
-        "table/merge/source.py": "after check_layout",
+        "table/merge/merge_source.py": "after check_layout",
     },
     "_import_from_c": {
         "table/read/few_keys.py": "of what our kernel has written",
@@ -58,7 +58,7 @@ READING: dict[str, dict[str, str]] = {
         "common/where/listed.py": "of what pyarrow has sorted, of a checked list",
         "table/calls/conform.py": "names of operations",
         "table/jobs/stager.py": "the column by which the last row of a key is known",
-        "table/merge/source.py": "columns that the table does not have, after check_layout",
+        "table/merge/merge_source.py": "columns that the table does not have, after check_layout",
         "table/write/batch_reads.py": "rows that the table has stored",
         "common/schema/declare.py": "ColumnType's, of a type alone",
         "common/types/types.py": "ColumnType's, of a type alone",

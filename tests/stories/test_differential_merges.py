@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core.table.merge import decision, source
+from kudu_core.table.merge import decision, merge_source
 from tests.support.differential import (
     If,
     Merge,
@@ -99,12 +99,17 @@ def _null_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _repeats_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several rows of a key that count each is applied."""
-    monkeypatch.setattr(decision.Decision, "_refuse_repeats", lambda *_: None)
+    call = decision._Hit.call
+
+    def not_alone(hit: Any, *, continues: bool) -> Any:
+        return dataclasses.replace(call(hit, continues=continues), alone=False)
+
+    monkeypatch.setattr(decision._Hit, "call", not_alone)
 
 
 def _any_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several rows of a key all count, where the last was asked for."""
-    monkeypatch.setattr(source, "last_rows", lambda *_: None)
+    monkeypatch.setattr(merge_source, "last_rows", lambda *_: None)
 
 
 @pytest.mark.parametrize("broken", [_second_clause, _null_passes, _repeats_count, _any_row])

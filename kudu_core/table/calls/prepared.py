@@ -100,6 +100,12 @@ class Prepared:
                     status = np.zeros(self.rows, np.uint8)
                 status[first : first + call.rows] = call.status
             first += call.rows
+        if self.repeats and any(call.alone for call in self.calls):
+            alone = self._alone()
+            again = alone[np.bincount(self.group[alone])[self.group[alone]] > 1]
+            if len(again):
+                status = np.zeros(self.rows, np.uint8) if status is None else status
+                status[again] = DUPLICATE_IN_BATCH  # whatever else is wrong with them
         outside = self.route < 0
         if outside.any():
             mark(outside[self.group], NO_PARTITION)
@@ -119,11 +125,6 @@ class Prepared:
                 mine[keyed] = _repeated(self.group[keyed])
                 mark(mine, DUPLICATE_IN_BATCH)
             first += call.rows
-        if self.repeats and any(call.alone for call in self.calls):
-            mine = np.zeros(self.rows, bool)
-            alone = self._alone()
-            mine[alone] = np.bincount(self.group[alone])[self.group[alone]] > 1
-            mark(mine, DUPLICATE_IN_BATCH)
         return status
 
     def _alone(self) -> np.ndarray:

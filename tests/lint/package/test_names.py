@@ -21,11 +21,9 @@ SAME_MODULE = {
     "column": "one stored column: as look-ups of rows hold it, as scans hold it",
     "few_rows": "the way of a few rows, and in `_ext/few` the loops of it",
     "fixed": "in each package of `_ext`, what it does with columns of fixed width",
-    "merge": "of rows that are given into a table; of rowsets",
     "options": "settings, and in `engines/spark` the same as Spark hands them over",
     "salvage": "in each room, what can still be read of its damaged files",
     "scan": "of a rowset, of a table, of a table by Spark",
-    "source": "what a merge is given; in `engines/spark` what Spark reads",
     "strings": "in each package of `_ext`, what it does with columns of strings",
     "words": "in each package of `_ext`, what it does with the words of a dictionary",
 }
