@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kudu_core.table.merge import decision, merge_source
+from kudu_core.table.merge import decision, merge_rows, merge_source
 from tests.support.differential import (
     If,
     Merge,
@@ -55,6 +55,19 @@ def test_engine_and_model_agree(case_seed: int, steps: int) -> None:
         failure = failure_of(stored, Store(case_seed, 0.02, "unordered"))
         if failure is not None:
             pytest.fail(f"seed {case_seed}, in a store: {failure}\n\n{code_of(stored)}\n", pytrace=False)
+
+
+@pytest.mark.timeout(1800)
+def test_rows_that_wait_in_a_file_come_to_the_same(
+    case_seed: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if no rows fitted into memory: they are read from their file, a few at a time."""
+    monkeypatch.setattr(merge_rows, "KEPT_DIVISOR", 1 << 62)
+    monkeypatch.setattr(merge_source, "PART_BYTES", 1)
+    case = merging_case(1000 + case_seed, steps // 2)
+    failure = failure_of(case)
+    if failure is not None:
+        pytest.fail(f"seed {1000 + case_seed}: {failure}\n\n{code_of(case)}\n", pytrace=False)
 
 
 def test_a_case_is_its_code() -> None:

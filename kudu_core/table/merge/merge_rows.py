@@ -49,8 +49,8 @@ class MergeResult(WriteResult):
     """
 
     clauses: tuple[int, ...] = ()
-    """In the order in which the clauses were added, rows that were refused among them.  Of a repetition neither
-    they nor ``ignored`` are known: () and 0."""
+    """In the order in which the clauses were added, rows that were refused among them.  Of a repetition
+    neither they nor ``ignored`` are known: () and 0."""
 
 
 class Merge(MergeClauses):
