@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from kudu_core.tablet.compact.merge import merge_rowsets
 from kudu_core.tablet.maintain.delta_policy import MAJOR, MINOR
 from tests.support.bulk import MEMORY_LIMIT_BYTES
-from tests.support.faults import SMALL, TINY, Stage, Steps, Story
+from tests.support.faults import INGEST_ROWS, SMALL, TINY, Stage, Steps, Story
 from tests.support.inside import engine_of, tablets_of
+from tests.support.models.deciding import merge, read_and_write, write_if
 
 
 def _mixed(stage: Stage) -> None:
@@ -88,6 +89,20 @@ def delta_steps() -> Steps:
 
 def ingest_steps() -> Steps:
     return [lambda s: s.ingest(), lambda s: s.write(6), lambda s: s.ingest(range(10, 60))]
+
+
+def deciding_steps() -> Steps:
+    """Merges, conditional writes and batches that read, by the log and by files, over rows in all places."""
+    return [
+        lambda s: s.decide(merge),
+        lambda s: s.decide(write_if),
+        lambda s: s.decide(read_and_write),
+        lambda s: s.flush(),
+        lambda s: s.decide(merge, range(10, 90), INGEST_ROWS + 8),
+        lambda s: s.decide(write_if, range(10, 90), INGEST_ROWS + 8),
+        lambda s: s.decide(read_and_write, range(10, 90), INGEST_ROWS + 8),
+        lambda s: s.decide(merge),
+    ]
 
 
 def overwrite_steps() -> Steps:
@@ -290,6 +305,7 @@ STORIES = {
         Story("flush", _empty, flush_steps, SMALL),
         Story("delta flush", _mixed, delta_steps, SMALL),
         Story("ingest", _with_ingest, ingest_steps, SMALL),
+        Story("decided by what is there", _mixed, deciding_steps, SMALL),
         Story("overwrite", _mixed, overwrite_steps, SMALL, tried=2),
         Story("load", _before_load, load_steps, SMALL, spilled=True),
         Story("merge", _overlapping, merge_steps, SMALL),

@@ -32,6 +32,7 @@ from tests.support.fs.faulty import FaultyFileSystem, Rule, SimulatedCrash
 from tests.support.fs.memory import MemoryFileSystem
 from tests.support.inside import engine_of, forget, oldest_ts_of, poison_of
 from tests.support.models.changes import check_changes
+from tests.support.models.deciding import Decide
 from tests.support.models.history import SCHEMA, History, random_batch, random_rows
 
 ROOT = "/tables/t"
@@ -135,6 +136,11 @@ class Stage:
 
     def ingest(self, keys: range = KEYS) -> None:
         self.write(INGEST_ROWS + 8, keys)
+
+    def decide(self, way: Decide, keys: range = KEYS, rows: int = 12) -> None:
+        """A write that looks at the rows that are there."""
+        self.clock.advance(us=7)
+        way(self.opened, self.history, self.rng, keys, rows)
 
     def overwrite(self, keys: range = KEYS, rows: int = 15, attempts: int = 2) -> None:
         self.clock.advance(us=7)

@@ -147,6 +147,40 @@ def _txn(w: World) -> object:
     return w.table.upsert(w.rows(number), txn=("app", number))
 
 
+def _merge(w: World) -> object:
+    """By every kind of clause; what is beside the rows comes and goes."""
+    number = w.next()
+    some = w.rows(number, ROWS // 2).append_column("more", pa.array([number] * (ROWS // 2), pa.int64()))
+    merge = w.table.merge(some).when_matched({"v": kc.new("more"), "s": kc.old("s")})
+    merge.when_not_matched_by_source_delete(where=kc.old("k") >= ROWS)
+    return merge.when_not_matched_by_source_update({"v": number}).execute()
+
+
+def _bulk_merge(w: World) -> object:
+    number = w.next()
+    merge = w.table.merge(w.rows(number, 2 * INGEST_ROWS)).when_matched().when_not_matched_insert()
+    return merge.execute()
+
+
+def _update_if(w: World) -> object:
+    number = w.next()
+    return w.table.update(w.rows(number), if_=kc.old("v") < kc.new("v"))
+
+
+def _reading_batch(w: World) -> object:
+    number = w.next()
+    with w.table.batch() as batch:
+        found = batch.get_many(list(range(ROWS)), ["k"])
+        batch.update(found.drop_columns(["_found"]).append_column("v", pa.array([number] * ROWS)))
+        assert batch.get(0, ["v"]) == {"v": number}
+    return batch.result
+
+
+def _modify(w: World) -> object:
+    number = w.next()
+    return w.table.modify(list(range(ROWS)), lambda row: {"v": number})
+
+
 def _row(w: World) -> object:
     return w.table.upsert([{"k": 9 * ROWS, "v": 1, "s": "row"}])
 
@@ -209,6 +243,11 @@ CALLS: dict[str, Call] = {
     "few rows": _few_rows,
     "batch": _batch,
     "apply": _apply,
+    "merge": _merge,
+    "bulk merge": _bulk_merge,
+    "update if": _update_if,
+    "reading batch": _reading_batch,
+    "modify": _modify,
     "where": _where,
     "delete where": lambda w: w.table.delete(where=pc.field("k") > ROWS),
     "bulk": _bulk,
