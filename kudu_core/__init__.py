@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from kudu_core.table.changes.change_tokens import ChangeToken
     from kudu_core.table.changes.changes import Changes
     from kudu_core.table.entry import create_table, open_table, restore
+    from kudu_core.table.lifecycle.manage.drop_table import drop_table
+    from kudu_core.table.lifecycle.manage.list_tables import ListedTable, list_tables
+    from kudu_core.table.lifecycle.manage.rename_table import rename_table
     from kudu_core.table.merge.merge_rows import Merge, MergeResult
     from kudu_core.table.merge.sides import new, old
     from kudu_core.table.read.explain import Explained
@@ -82,6 +85,7 @@ __all__ = [
     "InternalError",
     "InvalidArgument",
     "KuduError",
+    "ListedTable",
     "Locked",
     "MemoryLimit",
     "Merge",
@@ -115,9 +119,12 @@ __all__ = [
     "WriteTicket",
     "check_store",
     "create_table",
+    "drop_table",
+    "list_tables",
     "new",
     "old",
     "open_table",
+    "rename_table",
     "repair",
     "restore",
 ]
@@ -130,6 +137,7 @@ _HOMES = {
     "Column": "common.schema.declare",
     "Explained": "table.read.explain",
     "HashPartition": "common.partition.declared",
+    "ListedTable": "table.lifecycle.manage.list_tables",
     "Merge": "table.merge.merge_rows",
     "MergeResult": "table.merge.merge_rows",
     "Options": "options",
@@ -147,9 +155,12 @@ _HOMES = {
     "WriteTicket": "table.write.ticket",
     "check_store": "objects.check_store",
     "create_table": "table.entry",
+    "drop_table": "table.lifecycle.manage.drop_table",
+    "list_tables": "table.lifecycle.manage.list_tables",
     "new": "table.merge.sides",
     "old": "table.merge.sides",
     "open_table": "table.entry",
+    "rename_table": "table.lifecycle.manage.rename_table",
     "repair": "table.repair.repair",
     "restore": "table.entry",
 }

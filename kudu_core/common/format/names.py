@@ -22,6 +22,8 @@ MERGE: Final = "merge-"
 MARK: Final = ".committed"
 BACKUP: Final = "BACKUP"
 """In the folder of a backup: its manifest."""
+DROPPED: Final = "DROPPED"
+"""In a table's folder: the table was dropped, and what lies beside is to be removed."""
 MAX_TABLET: Final = 1 << 32
 """Ids of tablets lie below."""
 
@@ -173,6 +175,7 @@ def backup_of_folder(name: str) -> int | None:
 
 __all__ = [
     "BACKUP",
+    "DROPPED",
     "INGEST",
     "JOB",
     "LOG",

@@ -7,13 +7,14 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.common.format.names import is_data_file
+from kudu_core.common.format.names import DROPPED, is_data_file
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import TableExists
 from kudu_core.fs.copies import copy_of, keep_copy
 from kudu_core.options import Options
+from kudu_core.table.lifecycle.manage.own_files import remove_own
 from kudu_core.table.stored.table_state import TableState, TabletEntry, tablet_directory
 from kudu_core.tablet.store.edits import TabletState
 from kudu_core.tablet.store.manifest import Manifest
@@ -62,6 +63,8 @@ def create(
     try:
         lease.try_acquire()
         check_free(fs, path)  # again: another process may have made the table meanwhile, and written to it
+        if fs.exists(f"{path}/{DROPPED}"):
+            _end_drop(fs, path)
         _check_no_rows(fs, path)
         for name in PARTS[1:]:
             if fs.exists(f"{path}/{name}"):
@@ -78,6 +81,15 @@ def create(
         keep_copy(fs, f"{path}/TABLE", data)
     finally:
         lease.release()
+
+
+def _end_drop(fs: FileSystem, path: str) -> None:
+    """A table was dropped here, and not all of it is gone.  Under the lease."""
+    left = remove_own(fs, path)
+    fs.unlink(f"{path}/{DROPPED}")
+    fs.sync_dir(path)
+    if left:
+        raise TableExists(f"{path} is not empty: {left[0]!r} does not belong to a table")
 
 
 def _make_directory(fs: FileSystem, path: str) -> None:
@@ -132,6 +144,8 @@ def check_free(fs: FileSystem, path: str) -> None:
     names = fs.listdir(path)
     if "TABLE" in names:
         raise TableExists(f"there is a table at {path}; open it with open_table, or pass exist_ok=True")
+    if DROPPED in names:
+        return  # what else is there is removed, or was never the table's
     if copy_of("TABLE") in names:
         raise TableExists(f"{path} holds a table without its file TABLE; kudu_core.repair makes one of it")
     foreign = [n for n in names if n not in PARTS and not n.startswith(".")]

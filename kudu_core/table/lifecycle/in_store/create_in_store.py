@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from kudu_core.common.format.names import DROPPED
 from kudu_core.errors import StoreError, TableExists
 from kudu_core.table.lifecycle.in_store.put_ids import new_id
 from kudu_core.table.lifecycle.in_store.table_object import NAME
@@ -42,6 +43,10 @@ def create(
     if found:
         if any(entry.name == NAME for entry in found):
             raise table_exists(root)
+        if any(entry.name == DROPPED for entry in found):
+            raise TableExists(
+                f"a table at {root} was dropped; a table needs a folder that was never used: take another one"
+            )
         raise TableExists(
             f"{root} is not empty: {found[0].name!r} is there; a table needs a folder that was never used"
         )

@@ -72,26 +72,26 @@ def listed(engine: Engine) -> StoreListing:
         name = entry.name
         if parse_log_name(name) is not None:
             log_objects += 1
-        elif _is_of_a_tablet(name):
+        elif is_of_a_tablet(name):
             if f"{engine.path}/{name}" not in named:
                 unnamed.append(name)
-        elif name not in _OTHERS and not _is_of_a_job(name):
+        elif name not in _OTHERS and not is_of_a_job(name):
             foreign.append(name)
     return StoreListing(log_objects, tuple(unnamed), tuple(foreign))
 
 
-def _is_of_a_tablet(name: str) -> bool:
+def is_of_a_tablet(name: str) -> bool:
     parts = name.split("/")
     if len(parts) != 3 or parts[0] != "tablets" or tablet_of_folder(parts[1]) is None:
         return False
     return is_data_file(parts[2]) or epoch_of_file(parts[2]) is not None
 
 
-def _is_of_a_job(name: str) -> bool:
+def is_of_a_job(name: str) -> bool:
     """What jobs have put: theirs until they are over, and then until a writer has swept it."""
     folder, _, rest = name.partition("/")
     job = rest.partition("/")[0]
     return folder in (FILES, STAGING) and is_job(job_of_mark(job) or job)
 
 
-__all__ = ["StoreListing", "listed", "log_records", "opened_beside"]
+__all__ = ["StoreListing", "is_of_a_job", "is_of_a_tablet", "listed", "log_records", "opened_beside"]

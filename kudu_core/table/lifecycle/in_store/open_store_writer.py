@@ -102,6 +102,23 @@ def open_for_writing(
         raise
 
 
+def end_writers(
+    store: ObjectStore, root: str, clock: Clock, pool: Pool, restore: str
+) -> ObjectLease:
+    """Take the lease and begin an epoch, in which nobody writes: every writer of before is fenced.
+
+    What is returned is the caller's to release.  ``Locked``; ``restore`` as of ``read_table``.
+    """
+    lease = ObjectLease(store, root, clock=clock, new_id=new_id)
+    lease.try_acquire()
+    try:
+        _Opening(store, root, clock, pool, restore)
+    except BaseException:
+        lease.release()
+        raise
+    return lease
+
+
 class _Opening:
     """A table that is being opened: its epoch has begun, and the log is read up to the own fence."""
 
@@ -198,4 +215,4 @@ class _Opening:
         )
 
 
-__all__ = ["open_for_writing"]
+__all__ = ["end_writers", "open_for_writing"]

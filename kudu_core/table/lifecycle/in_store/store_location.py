@@ -16,6 +16,7 @@ from kudu_core.objects.request_pool import request_pool
 from kudu_core.objects.urls import parse
 from kudu_core.options import Options
 from kudu_core.table.lifecycle.in_store import create_in_store, open_store_writer
+from kudu_core.table.lifecycle.in_store.drop_in_store import drop_in_store
 from kudu_core.table.lifecycle.in_store.open_store_reader import StoreReader
 from kudu_core.table.lifecycle.in_store.put_ids import put_id_of
 from kudu_core.table.lifecycle.in_store.table_object import TableObject, place_of, read_table
@@ -117,6 +118,10 @@ class StoreLocation:
         return open_store_writer.open_for_writing(
             self.store, self.root, manual, 0.0, self._clock, None, handle, self._pool, restore
         )
+
+    def drop(self) -> tuple[str, ...]:
+        """As ``drop_table``."""
+        return drop_in_store(self.store, self.root, self._clock, self._pool)
 
     def open_for_writing(
         self,
