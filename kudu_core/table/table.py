@@ -14,6 +14,7 @@ from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
+from kudu_core.table.table_administration import TableAdministration
 from kudu_core.table.table_engines import TableEngines
 from kudu_core.table.table_manners import TableManners
 from kudu_core.table.table_reads import TableReads
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kudu_core.tablet.replay.replay_log import Unreplayed
 
 
-class Table(TableWrites, TableReads, TableEngines, TableManners):
+class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministration):
     """A table, open for reading or writing.  A context manager; safe for any number of threads.
 
     Travels to other processes by pickle, as a reader that opens the table there at its first use and reads

@@ -144,7 +144,27 @@ class Rename(Walk):
         return done
 
 
-WALKS: dict[str, Walk] = {"drop": Drop(), "rename": Rename()}
+class Truncate(Opened):
+    def call(self, scene: Scene, table: kc.Table) -> None:
+        table.truncate()
+
+    def outcome(self, scene: Scene, table: kc.Table) -> bool:
+        assert scene.rows(table) in (scene.newest, {})
+        return scene.rows(table) == {}
+
+
+class RestoreTo(Opened):
+    def call(self, scene: Scene, table: kc.Table) -> None:
+        table.restore_to(scene.past_ts)
+
+    def outcome(self, scene: Scene, table: kc.Table) -> bool:
+        assert scene.rows(table) in (scene.newest, scene.past)
+        return scene.rows(table) == scene.past
+
+
+WALKS: dict[str, Walk] = {
+    "drop": Drop(), "rename": Rename(), "truncate": Truncate(), "restore_to": RestoreTo()
+}  # fmt: skip
 CERTAIN = frozenset({("rename", "error")})
 """Of which an error is told only where nothing has happened."""
 

@@ -157,7 +157,7 @@ INSIDE: dict[str, list[set[str]]] = {
         {"report", "changes", "ingest"},
         {"write"},
         {"backup", "merge"},
-        {"table_reads", "table_writes", "table_engines", "table_manners"},
+        {"table_reads", "table_writes", "table_engines", "table_manners", "table_administration"},
         {"table"},
         {"entry"},
         {"jobs", "repair"},

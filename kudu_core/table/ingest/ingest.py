@@ -18,9 +18,9 @@ they would keep it full.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,12 +48,6 @@ if TYPE_CHECKING:
 
 OPTIMISTIC_TRIES = 2
 """Builds that may lose to a concurrent write of the same keys; the next one holds the mutexes."""
-
-
-class SupportsClose(Protocol):
-    """What is closed at the end."""
-
-    def close(self) -> None: ...
 
 
 class Overtaken(Exception):
@@ -184,21 +178,18 @@ def ingest_collected(
     txn: Txn | None = None,
 ) -> WriteResult:
     """A write of many rows that the newest state decides: made and applied under every lane and mutex."""
-
-    def sort(staging: str) -> tuple[SortedRows, None]:
-        return sort_calls(engine, collect()), None
-
-    return ingest_collected_rows(engine, sort, on_error=on_error, txn=txn)
+    return ingest_made(engine, lambda staging: sort_calls(engine, collect()), on_error=on_error, txn=txn)
 
 
-def ingest_collected_rows(
+def ingest_made(
     engine: Engine,
-    sort: Callable[[str], tuple[SortedRows, SupportsClose | None]],
+    make: Callable[[str], SortedRows],
     *,
-    on_error: str,
-    txn: Txn | None,
+    on_error: str = "raise",
+    txn: Txn | None = None,
 ) -> WriteResult:
-    """The same of rows that ``sort`` makes with the help of a folder, and what it leaves to be closed."""
+    """Rows that are known only under every lane and mutex, where ``make`` makes them; perhaps more than once.
+    It is given a folder for what it spills."""
     started = engine.clock.monotonic_s()
     flushed = False
     while True:
@@ -209,10 +200,9 @@ def ingest_collected_rows(
                 if engine.tablets is not tablets:
                     continue  # ALTER added a tablet
                 with staging_of(engine) as staging:
-                    rows, files = sort(staging)
-                    with nullcontext() if files is None else closing(files):
-                        touched = _tablets(engine, rows)
-                        done = _attempt(engine, rows, touched, staging, on_error, txn, {}, locked=True)
+                    rows = make(staging)
+                    touched = _tablets(engine, rows)
+                    done = _attempt(engine, rows, touched, staging, on_error, txn, {}, locked=True)
             break
         except (RowErrors, Conflict):
             engine.wait_visible(newest_of(tablets))  # as every answer (protocol W4)

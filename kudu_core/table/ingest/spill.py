@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from kudu_core.common.idempotence.fingerprint import Fingerprint, total
 from kudu_core.table.calls.call import Call, fitted
 from kudu_core.table.calls.fingerprints import fingerprint_of, fingerprint_of_rows
 from kudu_core.table.ingest.build import MAX_BYTES, SortedRows
-from kudu_core.table.ingest.ingest import ingest_collected_rows, ingest_sorted, staging_of
+from kudu_core.table.ingest.ingest import ingest_made, ingest_sorted, sort_calls, staging_of
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs.sorted import RunPiece, pieces, sort_run
 from kudu_core.table.runs.spilled import OpenRuns, SpilledRun, spill_run
@@ -52,7 +53,7 @@ def ingest_spilled(
         engine.memory.admit()
         with staging_of(engine) as staging, closing(OpenRuns(engine.fs.local)) as files:
             shares: list[Fingerprint] | None = None if txn is None or txn.rows is not None else []
-            runs = spilled(engine, schema, partitions, parts, staging, files, shares)
+            runs = _spilled(engine, schema, partitions, parts, staging, files, shares)
             token = txn if txn is None or shares is None else txn.of(total(shares))
             rows = SortedRows(schema, partitions, runs, np.zeros(1, np.int64), job=job)
             return ingest_sorted(engine, rows, on_error=on_error, txn=token, staging=staging)
@@ -60,14 +61,46 @@ def ingest_spilled(
     return once(engine, txn, write, rows_of)
 
 
-def spilled(
+def sorted_or_spilled(
+    engine: Engine, parts: Iterator[Call], staging: str, files: OpenRuns, most_bytes: int
+) -> SortedRows:
+    """The rows of calls in order: in memory, or where they take more than ``most_bytes``, in ``staging``."""
+    schema, partitions = engine.schema, engine.partitions
+    kept: list[Call] = []
+    nbytes = 0
+    for part in parts:
+        kept.append(part)
+        nbytes += part.block.nbytes
+        if nbytes > most_bytes:
+            whole = chain(kept, parts)
+            runs = _spilled(engine, schema, partitions, whole, staging, files, None)
+            return SortedRows(schema, partitions, runs, np.zeros(1, np.int64))
+    return sort_calls(engine, kept)
+
+
+def ingest_collected_spilled(
+    engine: Engine, collect: Callable[[], Iterator[Call]], *, on_error: str, txn: Txn | None
+) -> WriteResult:
+    """``ingest_collected`` of calls that are made one by one and do not fit into memory: one call in parts.
+
+    The token's lock is the caller's.
+    """
+    with closing(OpenRuns(engine.fs.local)) as files:
+
+        def made(staging: str) -> SortedRows:
+            return sorted_or_spilled(engine, collect(), staging, files, 0)
+
+        return ingest_made(engine, made, on_error=on_error, txn=txn)
+
+
+def _spilled(
     engine: Engine,
     schema: Schema,
     partitions: PartitionSchema,
     parts: Iterator[Call],
     staging: str,
     files: OpenRuns,
-    shares: list[Fingerprint] | None = None,
+    shares: list[Fingerprint] | None,
 ) -> list[SpilledRun]:
     """The rows as runs in files; ``shares`` takes the fingerprint of each run."""
 
@@ -83,20 +116,4 @@ def spilled(
     return list(engine.pool.map(spill, enumerate(cut), window=engine.pool.threads))
 
 
-def ingest_collected_spilled(
-    engine: Engine, collect: Callable[[], Iterator[Call]], *, on_error: str, txn: Txn | None
-) -> WriteResult:
-    """``ingest_collected`` of calls that are made one by one and do not fit into memory: one call in parts.
-
-    The token's lock is the caller's."""
-
-    def sort(staging: str) -> tuple[SortedRows, OpenRuns]:
-        schema, partitions = engine.schema, engine.partitions
-        files = OpenRuns(engine.fs.local)
-        runs = spilled(engine, schema, partitions, collect(), staging, files)
-        return SortedRows(schema, partitions, runs, np.zeros(1, np.int64)), files
-
-    return ingest_collected_rows(engine, sort, on_error=on_error, txn=txn)
-
-
-__all__ = ["RUN_DIVISOR", "SPILLED_ROWS", "ingest_collected_spilled", "ingest_spilled"]
+__all__ = ["RUN_DIVISOR", "SPILLED_ROWS", "ingest_collected_spilled", "ingest_spilled", "sorted_or_spilled"]

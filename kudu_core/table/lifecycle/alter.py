@@ -72,7 +72,7 @@ def alter(
         # The new ones too: whoever finds them in memory waits until all is as the record says.
         with HeldLocks([tablet.mutex for tablet in (*engine.tablets, *created)]):
             engine.check_writable()
-            ts = _log_and_apply(engine, alteration, created, schema, partitions)
+            ts = log_and_apply(engine, alteration, created, schema, partitions)
     engine.wait_visible(ts)
     engine.memory.wake_flushes()  # MemRowSets were frozen
     engine.tell(
@@ -97,7 +97,7 @@ def _ranges(name: str, given: Any) -> Sequence[tuple[Any, Any]]:
     raise InvalidArgument(f"{name} is (lower, upper), or a list of such pairs, not {given!r}")
 
 
-def _log_and_apply(
+def log_and_apply(
     engine: Engine,
     alteration: Alteration,
     new: Sequence[Tablet],
@@ -178,4 +178,4 @@ def open_manifest(
     )
 
 
-__all__ = ["adopt", "alter", "new_tablet", "open_manifest"]
+__all__ = ["adopt", "alter", "log_and_apply", "new_tablet", "open_manifest"]
