@@ -64,9 +64,9 @@ class World:
             rng.choices(acts, (4, 1, 2, 1))[0]()
             self.note()
 
-    def reopen(self, mode: str = "rw", **options: Any) -> kc.Table:
+    def reopen(self, **options: Any) -> kc.Table:
         self.table.close()
-        self.table = kc.open_table(self.path, mode, options=options or None, **self.how)  # type: ignore[arg-type]
+        self.table = kc.open_table(self.path, "rw", options=options or None, **self.how)
         return self.table
 
     def check(self, since: int = 0) -> None:
