@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kudu_core.table.lifecycle.manage.truncate import truncate
 from kudu_core.table.opened.handle import HandleOwner
 from kudu_core.table.write.restore_to import restore_to
+from kudu_core.table.write.tagging import tag, untag
 
 if TYPE_CHECKING:
     from kudu_core.table.calls.result import WriteResult
@@ -72,6 +73,51 @@ class TableAdministration(HandleOwner):
             It may or may not have happened, wholly or not at all.
         """
         return restore_to(self._handle, at)
+
+    def tag(self, name: str, at: At = None) -> int:
+        """Give a moment of the table a name, and keep its history for ever, whoever writes.
+
+        The name stands wherever ``at`` does: ``scan(at="audit")``, ``snapshot("audit")``.  What came after
+        the oldest tag is kept too, whatever ``history_retention_s`` is: docs/administration.md has the cost.
+
+        >>> at = stock.tag("audit")
+        >>> stock.truncate() > at, stock.count(), stock.count(at="audit")
+        (True, 0, 3)
+
+        Parameters
+        ----------
+        at
+            As of ``scan``; None: now.
+
+        Returns
+        -------
+        The timestamp that the name stands for, that of the last change in it.
+
+        Raises
+        ------
+        InvalidArgument
+            A tag of that name is of another moment, or it is no name.
+        SnapshotTooOld, SnapshotInFuture
+            As ``scan``.
+        """
+        return tag(self._handle.for_writing(), name, at)
+
+    def untag(self, name: str) -> int:
+        """Take a tag away; its history goes as that of other times.  The timestamp that it was of.
+
+        >>> stock.tag("audit") == stock.untag("audit"), stock.tags()
+        (True, {})
+        """
+        return untag(self._handle.for_writing(), name)
+
+    def tags(self) -> dict[str, int]:
+        """The tags by name, the oldest moment first.  Of a reader, those that it has seen.
+
+        >>> list(stock.tags())
+        []
+        """
+        known = self._handle.current().opened().table_file.state.tags
+        return dict(sorted(known.items(), key=lambda item: item[1]))
 
 
 __all__ = ["TableAdministration"]

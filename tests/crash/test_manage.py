@@ -162,8 +162,17 @@ class RestoreTo(Opened):
         return scene.rows(table) == scene.past
 
 
+class Tag(Opened):
+    def call(self, scene: Scene, table: kc.Table) -> None:
+        table.tag("past", at=scene.past_ts)
+
+    def outcome(self, scene: Scene, table: kc.Table) -> bool:
+        assert table.tags() in ({}, {"past": scene.past_ts})
+        return bool(table.tags())
+
+
 WALKS: dict[str, Walk] = {
-    "drop": Drop(), "rename": Rename(), "truncate": Truncate(), "restore_to": RestoreTo()
+    "drop": Drop(), "rename": Rename(), "truncate": Truncate(), "restore_to": RestoreTo(), "tag": Tag()
 }  # fmt: skip
 CERTAIN = frozenset({("rename", "error")})
 """Of which an error is told only where nothing has happened."""

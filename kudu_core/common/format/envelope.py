@@ -25,11 +25,13 @@ class Envelope:
     """The newest one, which is written."""
     other: str
     """What is said of bytes that do not begin with ``magic``."""
+    flags: int = 0
+    """Bits that a file may have: things in it that a reader must know."""
 
-    def around(self, body: bytes) -> bytes:
+    def around(self, body: bytes, flags: int = 0) -> bytes:
         """The contents of a file."""
-        crc = self.crc(self.version, 0, body)
-        return HEADER.pack(self.magic, self.version, 0, len(body), crc, 0) + body
+        crc = self.crc(self.version, flags, body)
+        return HEADER.pack(self.magic, self.version, flags, len(body), crc, 0) + body
 
     def body(self, path: str, data: bytes) -> bytes:
         """The JSON in the contents of a file; ``Corruption``, or ``NotSupported`` for a later version."""
@@ -39,7 +41,7 @@ class Envelope:
         body = data[HEADER.size :]
         if len(body) != length or self.crc(version, flags, body) != crc or zero:
             raise Corruption(path, 8, "the checksum or the length does not match")
-        if version > self.version or flags:
+        if version > self.version or flags & ~self.flags:
             raise NotSupported(
                 f"{path} has format version {version} (flags {flags}); "
                 f"this library reads up to {self.version}"

@@ -84,8 +84,7 @@ class Engine:
         self.listener = listener
         self.writer = writing is not None
         self.table_file = table_file
-        self.uuid = state.uuid
-        self.in_store = state.place is not None
+        self.uuid, self.in_store = state.uuid, state.place is not None
         self.schema: Schema = state.schema
         self.read_end = read_end
         """None in a table that is open for writing: it sees all that there is."""
@@ -101,7 +100,8 @@ class Engine:
         costs more than its work.  It waits for the fsync after, so that writers share that."""
         self.altering = mutex()
         """One change of columns, ranges or the list of tablets at a time; taken before nearly every lock."""
-        self.pins = Pins(max([state.horizon, *(content.horizon for content in contents.values())]))
+        horizons = state.horizon, *(content.horizon for content in contents.values())
+        self.pins = Pins(max(horizons), state.tags.values())
         self.schema_pins = SchemaPins()
         self.purged: list[Purged] = []
         """Tablets no longer the table's, whose files somebody may be reading.  Under ``altering``."""

@@ -5,6 +5,7 @@ columns that scans ask for which were made before (protocol A3), and the files o
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +18,14 @@ from kudu_core.errors import SnapshotTooOld
 class Pins:
     """Pinned timestamps of this process and the horizon below which history may be gone."""
 
-    def __init__(self, floor: int) -> None:
+    def __init__(self, floor: int, kept: Iterable[int] = ()) -> None:
+        """``kept``: the times of the table's tags, which are pinned as long as it is open."""
         self._mutex = reentrant()
         """No pin is registered while the floor moves.  They go without it."""
         self._pinned: set[tuple[int, object]] = set()
         """A timestamp, and an object of its own for each pin."""
+        self._kept = frozenset(kept)
+        """Replaced, never changed."""
         self.floor = floor
 
     def pin(self, snapshot: int) -> Claim:
@@ -36,6 +40,11 @@ class Pins:
                 )
             return Claim(self._pinned, (snapshot, object()))
 
+    def keep(self, timestamps: Iterable[int]) -> None:
+        """From now on these are the times of tags."""
+        with self._mutex:
+            self._kept = frozenset(timestamps)
+
     def horizon(self, wanted: int, *, drop: bool) -> int:
         """The horizon nearest to ``wanted``: not above a pin, not below the floor, which it becomes with
         ``drop``."""
@@ -48,7 +57,8 @@ class Pins:
 
     @property
     def oldest(self) -> int | None:
-        return min((snapshot for snapshot, _ in self._pinned.copy()), default=None)
+        pinned = (snapshot for snapshot, _ in self._pinned.copy())
+        return min((*pinned, *self._kept), default=None)
 
     def __len__(self) -> int:
         return len(self._pinned)

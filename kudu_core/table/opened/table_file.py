@@ -47,6 +47,9 @@ class StoredTable(Protocol):
     def change(self, change: Callable[[TableState], TableState]) -> None:
         """From now on the table is what ``change`` makes of it; a failure poisons (protocol W8)."""
 
+    def keep(self, change: Callable[[TableState], TableState]) -> None:
+        """As ``change``, and durably; of a store, whose TABLE says most things later, too."""
+
     def is_unwritten(self) -> bool:
         """Of a reader: whether nobody has the table open for writing, nor has since the state was read."""
 
@@ -115,6 +118,9 @@ class TableFile(FencedFile[TableState]):
         except OSError as exc:
             self.poison(exc)
             raise
+
+    def keep(self, change: Callable[[TableState], TableState]) -> None:
+        self.change(change)
 
     def requests(self) -> Mapping[str, int]:
         return {}

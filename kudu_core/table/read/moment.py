@@ -39,8 +39,9 @@ class PinnedMoment:
             raise Closed(f"snapshot {self.timestamp} was closed")
 
 
-At: TypeAlias = SupportsIndex | datetime | PinnedMoment | None
-"""What ``at=`` may be, for type checkers: a timestamp, an aware datetime, a snapshot; None: now."""
+At: TypeAlias = SupportsIndex | datetime | PinnedMoment | str | None
+"""What ``at=`` may be, for type checkers: a timestamp, an aware datetime, a snapshot, the name of a tag; or
+None: now."""
 
 
 def snapshot_timestamp(engine: Engine, at: Any) -> int:
@@ -53,10 +54,14 @@ def snapshot_timestamp(engine: Engine, at: Any) -> int:
         wanted = at.timestamp
     elif isinstance(at, datetime):
         wanted = _of_datetime(at)
+    elif isinstance(at, str):
+        wanted = _of_tag(engine, at)
     else:
         number = timestamp_of(at)
         if number is None:
-            raise InvalidArgument(f"at is a timestamp, an aware datetime or a Snapshot, not {shown(at)}")
+            raise InvalidArgument(
+                f"at is a timestamp, an aware datetime, a Snapshot or the name of a tag, not {shown(at)}"
+            )
         wanted = number
         refuse_unix_time(engine, wanted)
     if not 0 <= wanted < 2**64:
@@ -90,6 +95,17 @@ def check_readable(engine: Engine, wanted: int, at: Any = None) -> None:
             f"{_said(at, wanted)} lies before {readable(engine)}; "
             "history_retention_s says how long history is kept"
         )
+
+
+def _of_tag(engine: Engine, name: str) -> int:
+    known = engine.table_file.state.tags
+    if name not in known:
+        newer = "" if engine.writer else "; refresh() shows those of since this handle was opened"
+        raise InvalidArgument(
+            f"there is no tag {shown(name)} (tags() has them{newer}); a time is an aware datetime, as "
+            "datetime.fromisoformat makes one, or a timestamp"
+        )
+    return known[name]
 
 
 def _end_of_now(engine: Engine) -> int:

@@ -141,6 +141,7 @@ def verify_frame(engine: Engine) -> Verified:
     """What is not of one tablet, of a table that was just opened for reading: the log, record by record, with
     the files that it alone names, and what lies in the folders."""
     check_replayed(engine)
+    check_tags(engine)
     if engine.in_store:
         return _verify_frame_in_store(engine)
     fs, path = engine.fs, engine.path
@@ -185,6 +186,14 @@ def check_replayed(engine: Engine) -> None:
     """``Corruption`` if the handle ends before a record of the log that cannot be replayed."""
     if engine.unreplayed is not None:
         raise engine.unreplayed.as_corruption()
+
+
+def check_tags(engine: Engine) -> None:
+    """``Corruption`` if the history of a tag is gone, which every writer keeps."""
+    for name, ts in engine.table_file.state.tags.items():
+        if ts < engine.oldest_ts:
+            reason = f"the tag {name!r} is of {ts}, and history reaches back to {engine.oldest_ts}"
+            raise Corruption(f"{engine.path}/TABLE", 0, reason)
 
 
 def verify_log(engine: Engine) -> tuple[int, dict[int, list[FileRef]]]:

@@ -5,8 +5,8 @@ The members are those of docs/protocol-objects.md, "TABLE, version 2".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kudu_core.common.format.members import integer, text
@@ -54,6 +54,11 @@ class StorePlace:
     """By tablet; one that is not there has no snapshot yet."""
     restore: str = ""
     """Of a table that is not whole yet, and nobody else's to open: of which backup it is being made."""
+
+    def without(self, tablets: Collection[int]) -> StorePlace:
+        """As it is when these are no longer the table's: their snapshots go with them."""
+        kept = {tablet: ref for tablet, ref in self.snapshots.items() if tablet not in tablets}
+        return replace(self, snapshots=kept)
 
     def to_json(self) -> dict[str, Any]:
         put_id, ts, lsn = self.log_prev

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -23,12 +23,13 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.options import Options
 from kudu_core.table.stored.store_place import StorePlace
+from kudu_core.table.stored.tags import TAGS_FLAG, tags_from_json, tags_to_json
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file")
-IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object")
+ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file", flags=TAGS_FLAG)
+IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object", flags=TAGS_FLAG)
 """Of a table in an object store."""
 MAX_BYTES = 512 << 20
 """The parts have limits of their own, which together come to less."""
@@ -79,6 +80,8 @@ class TableState:
     it is damaged, or is not there."""
     place: StorePlace | None = None
     """Of a table in an object store, which has no ``edits``."""
+    tags: Mapping[str, int] = field(default_factory=dict)
+    """By name, timestamps whose history every writer keeps."""
 
     def __post_init__(self) -> None:
         if not self.next_tablet:
@@ -112,6 +115,7 @@ class TableState:
                     if self.place is None
                     else self.place.to_json()
                 ),
+                **tags_to_json(self.tags),
             },
             separators=(",", ":"),
         ).encode()
@@ -119,7 +123,7 @@ class TableState:
             raise NotSupported(
                 f"TABLE would have {HEADER.size + len(body):,} bytes; it has at most {MAX_BYTES:,}"
             )
-        return envelope.around(body)
+        return envelope.around(body, TAGS_FLAG if self.tags else 0)
 
 
 def schemas_kept(schemas: Sequence[Schema]) -> tuple[Schema, ...]:
@@ -191,6 +195,7 @@ def _state_of(body: bytes, in_store: bool = False) -> TableState:
             integer(i, 1, MAX_TABLET): integer(number) for i, number in ([] if in_store else value["edits"])
         },
         place=StorePlace.from_json(value) if in_store else None,
+        tags=tags_from_json(value.get("tags", [])),
     )
     check_tablets(state)
     return state

@@ -8,7 +8,7 @@ installed; as their times are its own, which nobody knows before it is appended,
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -110,7 +110,10 @@ def _stamped_delta(ref: DeltaRef, ts: int) -> DeltaRef:
 class LoggedEdits:
     """What the edits of a log add up to, by tablet, on top of snapshots."""
 
-    def __init__(self, snapshots: Mapping[int, TabletState]) -> None:
+    def __init__(self, snapshots: Mapping[int, TabletState], listed: Collection[int] | None = None) -> None:
+        """``listed``: the tablets that there are.  Those of others were purged, and their snapshots with
+        them, so their edits are left out.  None: all are."""
+        self._listed = listed
         self._before = dict(snapshots)
         self._sums: dict[int, EditSum] = {}
         self._numbers = {tablet_id: state.number for tablet_id, state in snapshots.items()}
@@ -118,6 +121,8 @@ class LoggedEdits:
     def add(self, record: Record) -> None:
         """The edits of a record; ``Corruption`` where they do not follow those before (protocol B7)."""
         for tablet_id, number, edit in edits_of(record):
+            if self._listed is not None and tablet_id not in self._listed:
+                continue
             known = self._numbers.get(tablet_id, 0)
             if number <= known:
                 continue  # the snapshot has it

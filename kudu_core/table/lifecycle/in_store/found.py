@@ -109,7 +109,7 @@ def with_edits(
     state: TableState, snapshots: Mapping[int, TabletState], tail: ObjectTail, epoch: int
 ) -> dict[int, TabletState]:
     """By tablet of ``state``, what its snapshot and the edits of the log add up to (protocol B7)."""
-    edits = LoggedEdits(snapshots)
+    edits = LoggedEdits(snapshots, {entry.id for entry in state.tablets})
     for record in tail.edit_records:
         edits.add(record)
     tail.edit_records.clear()

@@ -97,6 +97,10 @@ class TableObject:
         with self._mutex:
             self.state = change(self.state)
 
+    def keep(self, change: Callable[[TableState], TableState]) -> None:
+        self.check_poisoned()
+        self.put(change)
+
     def install(self, state: TableState) -> None:
         self.put(lambda _: state)
 
