@@ -4,7 +4,7 @@ Needs the extra ``kudu-core[spark]``.  ``spark.read.format("kudu_core")`` works 
 """
 
 from kudu_core.engines.spark.cache import table
-from kudu_core.engines.spark.changes import changes
+from kudu_core.engines.spark.changes import changes, history_of
 from kudu_core.engines.spark.frame_merge import FrameMerge, merge
 from kudu_core.engines.spark.restoring import restore
 from kudu_core.engines.spark.scan import count, scan
@@ -20,6 +20,7 @@ __all__ = [
     "count",
     "create",
     "foreach_batch",
+    "history_of",
     "maintain",
     "merge",
     "restore",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.changes.changes import Changes, open_changes
 from kudu_core.table.changes.changes_plan import ChangesRequest
+from kudu_core.table.changes.row_history import history_of
 from kudu_core.table.opened.handle import HandleOwner
 from kudu_core.table.read import arrow_out, points
 from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
@@ -106,7 +107,7 @@ class TableReads(HandleOwner):
         ...     stock.delete([{"id": 1}]).deleted, stock.count(), before.scan().count()
         (1, 2, 3)
         """
-        return open_snapshot(self._handle.current(), at)
+        return open_snapshot(self._handle.current(), at, history_of)
 
     def to_dataset(self, at: At = None) -> Dataset:
         """The table at one snapshot as a ``pyarrow.dataset.Dataset``.
@@ -184,6 +185,47 @@ class TableReads(HandleOwner):
         """
         request = ChangesRequest(columns, where, images, net, key)
         return open_changes(self._handle.current(), request, since, until)
+
+    def history_of(
+        self, key: Any, columns: Any = None, since: At = None, until: At = None
+    ) -> pa.Table:
+        """Every version of one row that history still has, oldest first.
+
+        ``_valid_from`` and ``_valid_to`` are the timestamps from which on and before which ``get(key, at=)``
+        finds the version, ``_op`` is what began it ("insert", "update"); then the columns as they were.
+        ``_valid_to`` is NULL for a version that is there at ``until``.  ``_valid_from`` and ``_op`` are NULL
+        for one that was there when history begins.  While the row is gone no version is valid: one that was
+        deleted ends before the next one begins.  An update begins a version also where it changed nothing,
+        or no column that is asked for.  The row is looked up as ``get`` does, so the cost follows its
+        changes and the number of files, not the changes of others.
+
+        >>> since = stock.update([{"id": 2, "price": 3.5}]).timestamp
+        >>> versions = stock.history_of(2, ["price"])
+        >>> versions["_op"].to_pylist(), versions["price"].to_pylist()
+        (['insert', 'update'], [4.0, 3.5])
+        >>> versions["_valid_to"].to_pylist() == [since, None]
+        True
+
+        Parameters
+        ----------
+        key
+            One key, as ``get`` takes it.
+        columns
+            Names, in the order wanted; None: all of today's.
+        since
+            Only versions that were there at this moment or later, as ``at`` of a scan; None: as far back as
+            history reaches.
+        until
+            The history as it was at this moment; None: now.
+
+        Raises
+        ------
+        ChangesLost
+            History no longer reaches back to ``since``.
+        InvalidArgument
+            A key that does not fit names its column; a column has the name of one of the three.
+        """
+        return history_of(self._handle.current(), key, columns, since, until)
 
     def scan_tokens(
         self,

@@ -22,6 +22,8 @@ from kudu_core.errors import ChangesLost, InvalidArgument, SchemaMismatch, Snaps
 from kudu_core.table.changes.change_tokens import ChangeToken, change_tokens, changes_of
 from kudu_core.table.changes.changes import BEFORE_NAME, TIMESTAMP_NAME, open_changes
 from kudu_core.table.changes.changes_plan import ChangesRequest
+from kudu_core.table.changes.row_history import FROM_NAME, TO_NAME
+from kudu_core.table.changes.row_history import history_of as versions_of_row
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
@@ -87,6 +89,44 @@ def changes(
         shares = plan_changes(handle, request, since, until, target_rows_per_task)
     tasks = shared_out(shares, target_rows_per_task, parallelism(spark))
     return frame_of(spark, tasks, schema, read_changes)
+
+
+def history_of(
+    spark: SparkSession,
+    path: PathOrTable,
+    key: Any,
+    columns: Sequence[str] | None = None,
+    since: Any = None,
+    until: Any = None,
+    *,
+    storage_options: StorageOptions = None,
+) -> DataFrame:
+    """A DataFrame of the versions of one row, as ``Table.history_of``: looked up here and now, by no task.
+
+    >>> ks.history_of(spark, stock, 2, ["name"]).select("_op", "name").first()
+    Row(_op='insert', name='ink')
+
+    Parameters
+    ----------
+    path, storage_options
+        As of ``changes``.
+    key, columns, since, until
+        As ``Table.history_of``.
+
+    Raises
+    ------
+    ChangesLost, TableNotFound, InvalidArgument, SnapshotInFuture
+        As there.
+    """
+    with reading(path, storage_options) as handle:
+        found = versions_of_row(handle, key, columns, since, until)
+        rows = spark_schema(handle.engine.schema, found.schema.names[3:])
+    head = [StructField(FROM_NAME, _TIMESTAMP), StructField(TO_NAME, _TIMESTAMP)]
+    schema = StructType([*head, StructField(OP_COLUMN, StringType()), *rows.fields])
+    wanted = arrow_schema(schema)
+    batches = [to_spark(batch, wanted) for batch in found.to_batches() if batch.num_rows]
+    # Of no batch PySpark cannot tell what a struct column holds.
+    return spark.createDataFrame(pa.Table.from_batches(batches, wanted) if batches else [], schema)
 
 
 def plan_changes(

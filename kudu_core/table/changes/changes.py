@@ -33,7 +33,7 @@ from kudu_core.table.changes.changes_plan import (
     window,
     windows,
 )
-from kudu_core.table.changes.keyed import candidates, holders, rows_in
+from kudu_core.table.changes.keyed import asked, holders, rows_in
 from kudu_core.table.changes.lineage import sharing_keys
 from kudu_core.table.changes.net import from_nothing, net_changes
 from kudu_core.table.changes.states import dropped_rows, first_rows
@@ -41,7 +41,6 @@ from kudu_core.table.changes.stretch import Teller, in_order
 from kudu_core.table.read.arrow_out import ArrowResult
 from kudu_core.table.read.plan import check_columns
 from kudu_core.tablet.store.tablet import Tablet
-from kudu_core.tablet.view.view import KeyBatch, View
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -130,14 +129,18 @@ class Changes(ArrowResult):
         return pa.schema(fields)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        schema, read = self.schema, self._net if self._plan.net else self._in_time
-        for piece in self._handle.begun_again_where_lost(read):
-            kept = self._filtered(piece)
+        schema = self.schema
+        for kept in self._blocks():
             for lower in range(0, len(kept), BATCH_ROWS):
                 upper = min(lower + BATCH_ROWS, len(kept))
                 with damage_in(self._handle.path):
                     told = batch_of(self._plan, kept, lower, upper, schema)
                 yield told
+
+    def _blocks(self) -> Iterator[ChangeBlock]:
+        """What is told, before it is Arrow: pieces of any size, also of none."""
+        read = self._net if self._plan.net else self._in_time
+        return map(self._filtered, self._handle.begun_again_where_lost(read))
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """How many changes there are at which time, without the predicate: (times, (n,) uint64 ascending
@@ -365,7 +368,7 @@ class Changes(ArrowResult):
                 continue
             dropped_ts = self._dropped_ts(tablet)
             every = self._first or dropped_ts is not None
-            for store, mine in _asked(tablet.view, keys):
+            for store, mine in asked(tablet.view, keys):
                 told = every and _has_rows(store)
                 if told or concerned(store, self.since, self.until):
                     rows = None if mine is None else rows_in(store, mine, self.until)
@@ -383,11 +386,6 @@ class Changes(ArrowResult):
         """When the tablet ended, if that is in the window."""
         ts = tablet.dropped_ts
         return ts if ts is not None and self.since < ts <= self.until else None
-
-
-def _asked(view: View, keys: KeyBatch | None) -> Iterable[tuple[Store, KeyBatch | None]]:
-    """The stores of a tablet that may have some of the keys, and these; None: all stores."""
-    return ((store, None) for store in view.stores) if keys is None else candidates(view, keys)
 
 
 def _has_rows(store: MemRowSet | DiskRowSet) -> bool:

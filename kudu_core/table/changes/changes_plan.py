@@ -101,7 +101,7 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
 
     Changes are told up to the committed watermark: what a crash may take back is not told.
     """
-    start = engine.oldest_ts if since is None else _start(engine, since)
+    start = engine.oldest_ts if since is None else readable_since(engine, since)
     end = engine.committed_ts if until is None else snapshot_timestamp(engine, until)
     if until is not None and engine.writer:
         engine.log.wait_committed(end)
@@ -113,7 +113,8 @@ def window(engine: Engine, since: Any, until: Any) -> tuple[int, int]:
     return start, end
 
 
-def _start(engine: Engine, since: Any) -> int:
+def readable_since(engine: Engine, since: Any) -> int:
+    """The timestamp of the beginning of a window; ``ChangesLost``: history no longer reaches back to it."""
     try:
         return snapshot_timestamp(engine, since)
     except SnapshotTooOld:
@@ -171,4 +172,13 @@ def counted(times: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
     return distinct, counts * weight
 
 
-__all__ = ["ChangesPlan", "ChangesRequest", "check_window", "counted", "summed", "window", "windows"]
+__all__ = [
+    "ChangesPlan",
+    "ChangesRequest",
+    "check_window",
+    "counted",
+    "readable_since",
+    "summed",
+    "window",
+    "windows",
+]

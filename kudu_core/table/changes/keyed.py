@@ -5,7 +5,7 @@ A key has one row in a store at most, dead ones included, and its history lies i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,8 +51,12 @@ def holders(partitions: PartitionSchema, batch: KeyBatch) -> set[int] | None:
     return found
 
 
-def candidates(view: View, batch: KeyBatch) -> Iterator[tuple[Store, KeyBatch]]:
-    """The stores of a tablet that may have some of the keys, by their bounds, and these keys."""
+def asked(view: View, batch: KeyBatch | None) -> Iterable[tuple[Store, KeyBatch | None]]:
+    """The stores of a tablet that may have some of the keys, by their bounds, and these; None: all stores."""
+    return ((store, None) for store in view.stores) if batch is None else _candidates(view, batch)
+
+
+def _candidates(view: View, batch: KeyBatch) -> Iterator[tuple[Store, KeyBatch]]:
     for memory in (view.active, *view.frozen):
         if len(memory):
             yield memory, batch
@@ -73,4 +77,4 @@ def rows_in(store: Store, batch: KeyBatch, until: int) -> np.ndarray:
     return found
 
 
-__all__ = ["candidates", "holders", "keys_of", "rows_in"]
+__all__ = ["asked", "holders", "keys_of", "rows_in"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,23 @@ if TYPE_CHECKING:
     from kudu_core.common.run.locks import Claim
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
+    from kudu_core.table.read.moment import At
     from kudu_core.table.read.scan import Scan
 
+    HistoryOf = Callable[[Handle, Any, Any, Any, Any], pa.Table]
+    """Of (handle, key, columns, since, until)."""
 
-def open_snapshot(handle: Handle, at: Any) -> Snapshot:
-    """What ``Table.snapshot`` returns."""
+
+def open_snapshot(handle: Handle, at: Any, history_of: HistoryOf | None = None) -> Snapshot:
+    """What ``Table.snapshot`` returns.
+
+    ``history_of``: what tells the versions of a row, from a room above; None: nobody will ask.
+    """
 
     def pinned() -> Snapshot:
         engine = handle.opened()
         timestamp = snapshot_timestamp(engine, at)
-        return Snapshot(handle, timestamp, _pin(engine, timestamp))
+        return Snapshot(handle, timestamp, _pin(engine, timestamp), history_of)
 
     return handle.of_now(at, pinned)
 
@@ -58,9 +66,12 @@ class Snapshot(PinnedMoment):
     (3, {'name': 'pen'})
     """
 
-    def __init__(self, handle: Handle, timestamp: int, pin: Claim) -> None:
+    def __init__(
+        self, handle: Handle, timestamp: int, pin: Claim, history_of: HistoryOf | None = None
+    ) -> None:
         super().__init__(timestamp, pin)
         self._handle = handle
+        self._history_of = history_of
 
     def scan(self, columns: Any = None, where: Any = None, **options: Any) -> Scan:
         """As ``Table.scan`` at this snapshot.
@@ -89,6 +100,16 @@ class Snapshot(PinnedMoment):
         self._check()
         return points.get_many(self._handle, keys, columns, self)
 
+    def history_of(self, key: Any, columns: Any = None, since: At = None) -> pa.Table:
+        """As ``Table.history_of`` up to this snapshot.
+
+        >>> stock.snapshot().history_of(1, ["name"])["name"].to_pylist()
+        ['pen']
+        """
+        self._check()
+        assert self._history_of is not None
+        return self._history_of(self._handle, key, columns, since, self)
+
     def __enter__(self) -> Snapshot:
         return self
 
@@ -102,9 +123,10 @@ class Snapshot(PinnedMoment):
 
     def __reduce__(self) -> Any:
         self._check()
-        return arrived_snapshot, (self._handle, self._handle.moment_for_others(self.timestamp))
+        moment = self._handle.moment_for_others(self.timestamp)
+        return arrived_snapshot, (self._handle, moment, self._history_of)
 
 
-def arrived_snapshot(handle: Handle, timestamp: int) -> Snapshot:
+def arrived_snapshot(handle: Handle, timestamp: int, history_of: HistoryOf | None = None) -> Snapshot:
     """A snapshot in the process to which it was sent, where it holds nothing."""
-    return Snapshot(handle, timestamp, Pins(timestamp).pin(timestamp))
+    return Snapshot(handle, timestamp, Pins(timestamp).pin(timestamp), history_of)

@@ -87,6 +87,24 @@ def test_changes_of_keys_are_looked_up_by_the_driver(
         ks.changes(spark, path, since, key={"nothing": 1})
 
 
+def test_versions_of_a_row_are_looked_up_by_the_driver(
+    spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "frame_of", None)
+    since = first_write(path)
+    with kc.open_table(path) as table:
+        some = [*{row["k"] for row in table.changes(since).to_pylist()}][::7]
+        narrow = {"columns": ["v"], "since": since}
+        for key, kwargs in ((some[0], {}), ((some[1],), narrow), (some[2], {"until": since}), (-5, {})):
+            wanted = table.history_of(key, **kwargs)
+            df = ks.history_of(spark, path, key, **kwargs)
+            assert rows(df) == plain(wanted)
+            assert [(f.name, f.nullable) for f in df.schema.fields] == [
+                (f.name, f.nullable) for f in wanted.schema
+            ]
+        assert rows(ks.history_of(spark, table, some[0], ["v"])) == plain(table.history_of(some[0], ["v"]))
+
+
 def test_changes_are_cut_into_tasks_by_time(spark: SparkSession, path: str) -> None:
     since = first_write(path)
     assert ks.changes(spark, path, since).rdd.getNumPartitions() == 2

@@ -11,7 +11,9 @@ import kudu_core as kc
 from tests.support import cells
 from tests.support.differential.cases import Disagree, Predicate, same
 from tests.support.differential.predicates import argument, random_predicate
+from tests.support.inside import oldest_ts_of
 from tests.support.models.model import check_events, check_net
+from tests.support.models.versions import check_versions, versions_of
 
 if TYPE_CHECKING:
     from tests.support.differential.pair import Pair
@@ -54,6 +56,42 @@ class ChangesLook:
         for whole, only_net in ((every, False), (net, True)):
             where = random_predicate(self.rng, self.pair.case) if self.rng.random() < 0.6 else None
             self._some(since, first, until, whole, where, net=only_net)
+        for key in self._some_keys(first, until, every):
+            self._of_key(key, since, first, until, every)
+
+    def _some_keys(self, first: int, until: int, every: list[Told]) -> list[Row]:
+        """Of rows that changed, that did not, and that are not there."""
+        names, case = self.pair.case.key, self.pair.case
+        changed = list(dict.fromkeys(told.after[: self.width] for told in every))
+        there = list(self.pair.timeline.at(self.rng.choice((first, until))))
+        keys = [self.rng.choice(some) for some in (changed, changed, there) if some]
+        return [*keys, tuple(self.rng.choice(cells.ugly(case.by_name(n).arrow)) for n in names)]
+
+    def _of_key(self, key: Row, since: int | None, first: int, until: int, every: list[Told]) -> None:
+        """The changes of one row, and its versions."""
+        pair, names = self.pair, self.pair.case.key
+        given: Any = tuple(
+            cells.scalar(c, pair.case.by_name(n).arrow) for c, n in zip(key, names, strict=True)
+        )
+        given = self.rng.choice(
+            (given, dict(zip(names, given, strict=True)), *(given if self.width == 1 else ()))
+        )
+        changes = self.table.changes(since, until, columns=pair.names, images="both", key=given)
+        if changes.since == first:
+            table = changes.to_table()
+            rows = cells.rows_of(table.select(pair.names)), before_rows(table)
+            found = list(map(Told, table["_op"].to_pylist(), table["_timestamp"].to_pylist(), *rows))
+            wanted = [told for told in every if told.after[: self.width] == key]
+            same(found, wanted, f"changes({since}, {until}, key={key!r})")
+        oldest = oldest_ts_of(self.table)
+        versions = self.table.history_of(given, pair.names, since, until)
+        if oldest_ts_of(self.table) > oldest:
+            return  # history was forgotten meanwhile
+        rest = [row[self.width :] for row in cells.rows_of(versions.select(pair.names))]
+        try:
+            check_versions(pair.timeline, key, versions_of(versions, rest), oldest, since, until)
+        except AssertionError as error:
+            raise Disagree(f"history_of({key!r}, since={since}, until={until}): {error}") from error
 
     def _told(self, since: int | None, until: int, *, net: bool) -> tuple[int, list[Told]]:
         """Since when, and what."""
