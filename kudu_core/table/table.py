@@ -101,8 +101,9 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         rename: Mapping[str, str] | None = None,
         add_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
         drop_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
+        options: Options | Mapping[str, Any] | None = None,
     ) -> int:
-        """Change columns and ranges, all of it or nothing, beside running scans and writes.
+        """Change columns, ranges and options, all of it or nothing, beside running scans and writes.
 
         Nothing stored is rewritten.  Rows that exist read an added column's default; every snapshot, also an
         older one, is read with the columns of today, but a scan that was made before keeps its own.  A column
@@ -122,6 +123,11 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
             A range ``(lower, upper)`` of the table's ``RangePartition``, or a list of them.  A range is
             dropped, with its rows, by its exact bounds; snapshots from before still see them.  Ranges are
             dropped before others are added: one that is in both is emptied.
+        options
+            Stored with the table from now on; the others stay.  What keeps history, flushes, sizes of files
+            and graces holds for this handle at once, others when they refresh or open; log, threads and
+            memory (``durability``, ``group_interval_s``, ``maintenance``, ``maintenance_threads``,
+            ``memory_limit_bytes``, ``page_cache_bytes``, ``scan_threads``) at the next open.
 
         Returns
         -------
@@ -130,12 +136,15 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         Raises
         ------
         InvalidArgument
-            A column or range breaks a rule; it is named and nothing has changed.
+            A column, range or option breaks a rule; it is named and nothing has changed.
         Poisoned, Fenced, OSError
             It may or may not have happened, wholly or not at all.
         """
         engine = self._handle.for_writing()
-        return alter(engine, add=add, drop=drop, rename=rename, add_range=add_range, drop_range=drop_range)
+        return alter(
+            engine, add=add, drop=drop, rename=rename,
+            add_range=add_range, drop_range=drop_range, options=options,
+        )  # fmt: skip
 
     # ---- looking after it ----
 

@@ -28,6 +28,7 @@ from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.table.lifecycle.altering.altered_options import options_changed, take_effect
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.table.stored.table_state import TableState, tablet_directory
@@ -53,8 +54,9 @@ def alter(
     rename: Mapping[str, str] | None = None,
     add_range: Any = None,
     drop_range: Any = None,
+    options: Any = None,
 ) -> int:
-    """Change columns and ranges as one record; its timestamp.  Arguments are those of ``Table.alter``."""
+    """Change columns, ranges and options as one record; its timestamp.  See ``Table.alter``."""
     started = engine.clock.monotonic_s()
     with engine.altering:
         engine.check_writable()
@@ -65,9 +67,12 @@ def alter(
         gone, new = _ranges("drop_range", drop_range), _ranges("add_range", add_range)
         if gone or new:
             partitions = partitions.altered(schema, drop=gone, add=new)
-        if schema is engine.schema and partitions is engine.partitions:
-            raise InvalidArgument("alter changes nothing: give add, drop, rename, add_range or drop_range")
-        alteration = Alteration.of(engine.table_file.state, schema, partitions)
+        settings = options_changed(engine, options)
+        if schema is engine.schema and partitions is engine.partitions and not settings:
+            raise InvalidArgument(
+                "alter changes nothing: give add, drop, rename, add_range, drop_range or options that differ"
+            )
+        alteration = Alteration.of(engine.table_file.state, schema, partitions, settings)
         created = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
         # The new ones too: whoever finds them in memory waits until all is as the record says.
         with HeldLocks([tablet.mutex for tablet in (*engine.tablets, *created)]):
@@ -137,6 +142,7 @@ def adopt(
         return replace(alteration.after(state, ts), tokens=dict(engine.writers.applied_writes), edits=told)
 
     engine.table_file.change(after)
+    take_effect(engine, alteration.options)
     # Tablets and partitions at once, before columns: whoever reads beside this and has these has those.
     dropped = set(alteration.dropped)
     for tablet in new:

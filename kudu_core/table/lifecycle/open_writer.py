@@ -88,7 +88,8 @@ def open_for_writing(
             read_log(fs, f"{path}/wal", before.uuid, clean_end=before.clean_end, alters=alters)
         ) as tail:
             found = _check(fs, path, before, tail, named)
-            engine = _begin_epoch(found, before.options.overridden(options), clock, listener, lease, opened)
+            settings = found.state.options.overridden(options)
+            engine = _begin_epoch(found, settings, clock, listener, lease, opened)
             # The segment that was the last one has been copied, byte for byte, to one of this epoch.
             moved = tail.last_segment().path, engine.log.segments[-1].path
             replay = replay_for_writer(engine, tail, found.epoch_state, moved)

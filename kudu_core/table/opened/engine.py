@@ -178,7 +178,6 @@ class Engine:
             self.tablets,
             self.memory,
             log,
-            self.options,
             self.clock,
             self.tell,
             lambda applied_ts: self.writers.save(applied_ts),

@@ -98,6 +98,10 @@ class Writers:
         """While the table is opened: what TABLE and the log say together, in place of what TABLE says."""
         self.applied_writes, self.applied_jobs = writes, jobs
 
+    def set_retention(self, retention_s: float | None) -> None:
+        """From now on tokens older than so many seconds are forgotten; None: none is for its age."""
+        self._retention_s = retention_s
+
     def make_room(self) -> None:
         """Before a write of a writer that is not known: not more than ``MAX_TOKENS`` are."""
         if len(self.applied_writes) < MAX_TOKENS:

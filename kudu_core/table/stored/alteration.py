@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from kudu_core.common.format.members import BROKEN, integer, parsed
@@ -17,6 +18,7 @@ from kudu_core.common.format.names import MAX_TABLET
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument
+from kudu_core.options import Options
 from kudu_core.table.stored.table_state import (
     TableState,
     TabletEntry,
@@ -41,21 +43,30 @@ class Alteration:
     """New tablets: (id, ordinal of the partition)."""
     dropped: tuple[int, ...] = ()
     """Ids of tablets that end: their range was dropped, or the table overwritten."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Those that change, by name."""
 
     @staticmethod
-    def of(state: TableState, schema: Schema, partitions: PartitionSchema) -> Alteration:
-        """What brings a table to this schema and these partitions."""
+    def of(
+        state: TableState,
+        schema: Schema,
+        partitions: PartitionSchema,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Alteration:
+        """What brings a table to this schema and these partitions; ``options``: those that change."""
+        new_schema = None if schema is state.schema else schema
         if partitions is state.partitions:
-            return Alteration(schema, None)
+            return Alteration(new_schema, None, options=options)
         known = {tablet.partition for tablet in state.tablets}
         live = {p.ordinal for p in partitions.partitions if not p.dropped}
         new = sorted(live - known)
         check_new_tablets(state, len(new))
         return Alteration(
-            None if schema is state.schema else schema,
+            new_schema,
             partitions,
             tuple((state.next_tablet + i, ordinal) for i, ordinal in enumerate(new)),
             tuple(t.id for t in state.tablets if t.dropped_ts is None and t.partition not in live),
+            options,
         )
 
     @staticmethod
@@ -80,6 +91,7 @@ class Alteration:
             "schema": None if self.schema is None else self.schema.to_json(),
             "partitions": None if self.partitions is None else self.partitions.to_json(),
             **self.tablets,
+            **({"options": dict(self.options)} if self.options else {}),
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -92,7 +104,9 @@ class Alteration:
             raise ValueError(f"schema version {schema.version} follows {before.version}")
         stored = value["partitions"]
         partitions = None if stored is None else PartitionSchema.from_json(stored, schema or before)
-        return Alteration(schema, partitions, *_tablets(value))
+        options = dict(value.get("options", {}))
+        Options().overridden(options)
+        return Alteration(schema, partitions, *_tablets(value), options)
 
     @staticmethod
     def of_record(record: Record, before: Schema) -> Alteration:
@@ -111,6 +125,7 @@ class Alteration:
         schemas = state.schemas if self.schema is None else schemas_kept((*state.schemas, self.schema))
         return replace(
             state,
+            options=state.options.overridden(self.options) if self.options else state.options,
             schemas=schemas,
             partitions=self.partitions or state.partitions,
             tablets=tuple(tablets),

@@ -16,7 +16,6 @@ from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
-from kudu_core.options import Options
 from kudu_core.tablet.flush.deltas import flush_deltas
 from kudu_core.tablet.flush.memory import flush_memrowset
 from kudu_core.tablet.maintain.lane import Lane
@@ -53,7 +52,6 @@ class FlushLane(Lane):
         tablets: Sequence[Tablet],
         memory: MemoryUse,
         log: AppendingLog,
-        options: Options,
         clock: Clock,
         tell: Callable[[Event], None],
         save_tokens: Callable[[int], int],
@@ -62,7 +60,6 @@ class FlushLane(Lane):
         super().__init__(("kudu-core-flush",), "maintenance", tablets, clock, tell)
         self._memory = memory
         self._log = log
-        self._options = options
         self._save_tokens = save_tokens
         self._kicked = Flag()
         self.flush_pace_s = 1 / (200 << 20)
@@ -144,7 +141,7 @@ class FlushLane(Lane):
         now_us, log = self._clock.now_us(), KeptLog(self._log.segments)
         found: list[Operation] = []
         for tablet in tablets:
-            found += flush_operations(tablet, self._options, now_us, log)
+            found += flush_operations(tablet, tablet.context.options, now_us, log)
         return found
 
     def _flush_of(self, op: Operation, tablet: Tablet, tell: Callable[[Event], None] | None = None) -> bool:

@@ -48,6 +48,10 @@ class MemoryUse(MemoryCounts):
         self._cache = cache
         self._most_cache_bytes = options.cache_bytes
         self._work = work
+        self.set_threshold(options)
+
+    def set_threshold(self, options: Options) -> None:
+        """How much is written between two looks at what is to be flushed."""
         self.step_bytes = min(options.flush_threshold_bytes // 4, self.store_limit_bytes // 16)
 
     def add(self, nbytes: int, batch_bytes: int) -> bool:

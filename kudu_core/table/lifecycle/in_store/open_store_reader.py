@@ -133,7 +133,7 @@ class StoreReader:
             contents,
             path=root,
             fs=files_of(store, root, state.uuid, self._pool),
-            options=state.options.overridden(self._options),
+            options=whole.options.overridden(self._options),
             clock=self._clock,
             listener=self._listener,
             read_end=end,

@@ -1,0 +1,1 @@
+"""Parts of the walk of a change (``lifecycle/alter.py``)."""
