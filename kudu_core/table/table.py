@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.backup_place import place_at
+from kudu_core.table.changes.fitting_states import check_states
 from kudu_core.table.lifecycle.alter import alter
 from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
 from kudu_core.table.table_administration import TableAdministration
@@ -99,6 +101,8 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         add: Sequence[Column | pa.Field] | pa.Schema = (),
         drop: Sequence[str] = (),
         rename: Mapping[str, str] | None = None,
+        change: Mapping[str, Mapping[str, Any]] | None = None,
+        order: Sequence[str] = (),
         add_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
         drop_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
         options: Options | Mapping[str, Any] | None = None,
@@ -118,7 +122,13 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         add
             Columns to add, nullable or with a default.
         drop, rename
-            Names of columns, none of the key.  Columns are dropped, then renamed, all at once, then added.
+            Names of columns; those of the key stay.  Columns are dropped, then renamed, all at once, then
+            changed, by their new names, then added, then put in order.
+        change
+            By column: ``nullable``, ``default`` (of rows written from now on that do not give it; None: NULL,
+            or none), ``comment``.  No longer nullable becomes what is NULL in no state that can be read.
+        order
+            Names of columns that come first, in this order; the others follow as they stand.
         add_range, drop_range
             A range ``(lower, upper)`` of the table's ``RangePartition``, or a list of them.  A range is
             dropped, with its rows, by its exact bounds; snapshots from before still see them.  Ranges are
@@ -142,8 +152,9 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         """
         engine = self._handle.for_writing()
         return alter(
-            engine, add=add, drop=drop, rename=rename,
+            engine, add=add, drop=drop, rename=rename, change=change, order=order,
             add_range=add_range, drop_range=drop_range, options=options,
+            fit=partial(check_states, self._handle),
         )  # fmt: skip
 
     # ---- looking after it ----

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kudu_core.common.schema.column_changes import changed, ordered
 from kudu_core.common.schema.column_names import checked_name
 from kudu_core.common.schema.declare import (
     Column,
@@ -28,8 +29,11 @@ def altered(
     drop: Collection[str] = (),
     rename: Mapping[str, str] | None = None,
     add: Sequence[Column | pa.Field] = (),
+    change: Mapping[str, Mapping[str, Any]] | None = None,
+    order: Sequence[str] = (),
 ) -> Schema:
-    """The schema after dropping, then renaming, then adding columns; version one higher.
+    """The schema after dropping, renaming, changing, adding and ordering columns, one after the other;
+    version one higher.
 
     A column dropped and added again under its name is a new column with a new id.  Raises
     ``InvalidArgument`` that names the column.
@@ -48,6 +52,8 @@ def altered(
     columns = [c for c in schema.columns if c.id not in gone]
     nested = [one for one in schema.nested if one.ids[0] not in gone]
     columns, nested = _renamed(schema, columns, nested, rename or {})
+    if change is not None:
+        columns, nested = changed(columns, nested, schema.key_ids, change)
     next_id = schema.next_id
     names = {c.name for c in columns} | {one.name for one in nested}
     for declared in _declared(add):
@@ -69,6 +75,7 @@ def altered(
         nested += whole
         next_id += len(made)
     check_stored_names(columns)
+    columns = ordered(columns, nested, order)
     after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested))
     check_size(after)
     return after
@@ -132,9 +139,7 @@ def _renamed(
     for old, new in rename.items():
         if old not in have:
             raise InvalidArgument(f"no column {old!r} to rename; there are {', '.join(sorted(have))}")
-        column = _whole(schema, old, "renamed")
-        if isinstance(column, StoredColumn) and column.id in schema.key_ids:
-            raise InvalidArgument(f"column {old!r} is in the primary key and cannot be renamed")
+        _whole(schema, old, "renamed")
         checked_name(new)
     wholes = [replace(one, name=rename.get(one.name, one.name)) for one in nested]
     leaf_names = {

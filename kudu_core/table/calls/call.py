@@ -15,6 +15,7 @@ from kudu_core._ext.rules import decide as rules
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.values import raw_bytes
+from kudu_core.table.calls.refit import Refit
 
 MAX_ROW_BYTES = 64 << 20
 INSERTING = (rules.CALL_INSERT, rules.CALL_INSERT_IGNORE, rules.CALL_UPSERT)
@@ -42,6 +43,8 @@ class Call:
     numbers: np.ndarray | None = None
     """(n,) int64: the number of each row in its call, where the rows do not lie in the order in which they
     were given; None: they follow those of the ``Call`` before."""
+    schema: Schema | None = None
+    """Into whose form the rows were brought; None: into that of the newest."""
 
     @property
     def rows(self) -> int:
@@ -62,15 +65,19 @@ def no_rows(schema: Schema) -> Call:
 
 
 def fitted(schema: Schema, calls: Sequence[Call]) -> Sequence[Call]:
-    """Calls that were put into the form of an older schema, without the columns that were dropped since.
-
-    As if they had come before the drop: what they say of other columns stands.
-    """
-    known = schema.by_id.keys()
-    if all(call.block.columns.keys() <= known for call in calls):
+    """Calls that were put into the form of an older schema, in that of this one (``refit.py``)."""
+    if all(call.schema is None or call.schema is schema for call in calls):
         return calls
-    columns = [[i for i in call.block.columns if i in known] for call in calls]
-    return [replace(call, block=call.block.select(ids)) for call, ids in zip(calls, columns, strict=True)]
+    return [_refitted(schema, call) for call in calls]
+
+
+def _refitted(schema: Schema, call: Call) -> Call:
+    if call.schema is None or call.schema is schema:
+        return call
+    refit = Refit(call.schema, schema)
+    block = refit.block(call.block)
+    status = refit.status(block.columns, block.rows, call.status)
+    return replace(call, block=block, status=status, schema=schema)
 
 
 def joined(parts: Sequence[Call]) -> list[Call]:
@@ -93,7 +100,9 @@ def same_form(one: Call, other: Call) -> bool:
     """Whether rows of both may be in one call: the same columns, and one operation, or one of each row."""
     plain = isinstance(one.ops, int), isinstance(other.ops, int)
     same_ops = one.ops == other.ops if all(plain) else not any(plain)
-    return bool(same_ops) and one.block.columns.keys() == other.block.columns.keys()
+    if not same_ops or one.schema is not other.schema:
+        return False
+    return one.block.columns.keys() == other.block.columns.keys()
 
 
 def join(parts: list[Call], first: int = 0) -> Call:

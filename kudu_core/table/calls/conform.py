@@ -70,7 +70,7 @@ def conform_calls(
         if conformed.block.rows:
             call = Call(
                 op, conformed.block, conformed.status,
-                unique=unique, continues=given is not None, numbers=part.numbers,
+                unique=unique, continues=given is not None, numbers=part.numbers, schema=schema,
             )  # fmt: skip
             given = _same_columns(given, call, part)
             yield call
@@ -161,7 +161,7 @@ def apply_calls(
         if conformed.block.rows:
             call = Call(
                 ops, conformed.block, status,
-                unique=unique, continues=given is not None, numbers=part.numbers,
+                unique=unique, continues=given is not None, numbers=part.numbers, schema=schema,
             )  # fmt: skip
             given = _same_columns(given, call, part)
             yield call

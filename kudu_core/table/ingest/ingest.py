@@ -89,7 +89,7 @@ def _check_form(engine: Engine, rows: SortedRows) -> None:
 def refitted_rows(engine: Engine, rows: SortedRows) -> SortedRows:
     """The rows in the columns and by the partitions of today."""
     schema, partitions = engine.schema, engine.partitions
-    runs = engine.pool.map(lambda run: refitted(schema, partitions, run), rows.runs)
+    runs = engine.pool.map(lambda run: refitted(rows.schema, schema, partitions, run), rows.runs)
     return replace(rows, schema=schema, partitions=partitions, runs=list(runs))
 
 

@@ -68,7 +68,10 @@ def _each_call(rows: SortedRows) -> Iterator[Call]:
         count = run.run.rows
         block = RowBlock({i: run.column(i, 0, count) for i in run.column_ids}, count)
         ops: int | np.ndarray = run.ops(0, count) if run.op is None or mixed else run.op
-        yield Call(ops, block, run.status(0, count), unique=run.unique, continues=number > 0)
+        yield Call(
+            ops, block, run.status(0, count),
+            unique=run.unique, continues=number > 0, schema=rows.schema,
+        )  # fmt: skip
 
 
 __all__ = ["calls_of", "held_call", "is_small"]

@@ -23,12 +23,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.locks import HeldLocks
 from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.lifecycle.altering.altered_options import options_changed, take_effect
+from kudu_core.table.lifecycle.altering.demands import Fitted, StatesFit, demands_of, refuse_demands
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.table.stored.table_state import TableState, tablet_directory
@@ -38,7 +40,6 @@ from kudu_core.tablet.store.tablet import Tablet, freeze_memrowset
 from kudu_core.wal import RECORD_KIND_ALTER
 
 if TYPE_CHECKING:
-    from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.common.schema.schema import Schema
     from kudu_core.fs.api import FileSystem
     from kudu_core.table.opened.engine import Engine
@@ -52,31 +53,43 @@ def alter(
     add: Any = (),
     drop: Any = (),
     rename: Mapping[str, str] | None = None,
+    change: Any = None,
+    order: Any = (),
     add_range: Any = None,
     drop_range: Any = None,
     options: Any = None,
+    fit: StatesFit = refuse_demands,
 ) -> int:
-    """Change columns, ranges and options as one record; its timestamp.  See ``Table.alter``."""
+    """Change columns, ranges and options as one record; its timestamp.  See ``Table.alter``.
+
+    ``fit``: whether rows are as a change demands, which the rooms above know how to read.
+    """
     started = engine.clock.monotonic_s()
     with engine.altering:
         engine.check_writable()
         schema, partitions = engine.schema, engine.partitions
-        changed = altered(schema, drop=drop, rename=rename, add=add)
+        changed = altered(schema, drop=drop, rename=rename, add=add, change=change, order=order)
         if changed.columns != schema.columns:
             schema = changed
+        if _is_keyed_otherwise(schema, engine.schema):
+            partitions = PartitionSchema(schema, partitions.hashes, partitions.range_ids, partitions.ranges)
         gone, new = _ranges("drop_range", drop_range), _ranges("add_range", add_range)
         if gone or new:
             partitions = partitions.altered(schema, drop=gone, add=new)
         settings = options_changed(engine, options)
         if schema is engine.schema and partitions is engine.partitions and not settings:
             raise InvalidArgument(
-                "alter changes nothing: give add, drop, rename, add_range, drop_range or options that differ"
+                "alter changes nothing: give add, drop, rename, change, order, add_range, drop_range or "
+                "options that say something else than there is"
             )
         alteration = Alteration.of(engine.table_file.state, schema, partitions, settings)
+        demands = demands_of(engine.schema, schema)
+        fitted = Fitted(engine, demands, settings, fit)
         created = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
         # The new ones too: whoever finds them in memory waits until all is as the record says.
         with HeldLocks([tablet.mutex for tablet in (*engine.tablets, *created)]):
             engine.check_writable()
+            alteration = replace(alteration, horizon=fitted.settled())
             ts = log_and_apply(engine, alteration, created, schema, partitions)
     engine.wait_visible(ts)
     engine.memory.wake_flushes()  # MemRowSets were frozen
@@ -89,6 +102,11 @@ def alter(
         )
     )
     return ts
+
+
+def _is_keyed_otherwise(schema: Schema, before: Schema) -> bool:
+    """Whether key columns have other names or types, by which partitions show bounds and take them."""
+    return [(c.name, c.type) for c in schema.key_columns] != [(c.name, c.type) for c in before.key_columns]
 
 
 def _ranges(name: str, given: Any) -> Sequence[tuple[Any, Any]]:
@@ -151,7 +169,7 @@ def adopt(
         if tablet.id in dropped:
             tablet.partition = partitions.partitions[tablet.partition.ordinal]
             tablet.dropped_ts = ts
-    if new or dropped:
+    if new or dropped or partitions is not engine.partitions:
         engine.replace_tablets(engine.tablets.with_new(new, partitions))
     if schema is engine.schema:
         return

@@ -13,6 +13,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
+from kudu_core.table.calls.refit import Refit
 from kudu_core.table.runs.sorted import Run, TabletSpan, tablet_spans
 
 
@@ -25,6 +26,7 @@ class RefittedRun:
     spans: dict[int, TabletSpan]
     order: np.ndarray | None
     """(n,) int64 places of ``base``; None: the same ones."""
+    refit: Refit
 
     @property
     def call(self) -> int:
@@ -48,7 +50,7 @@ class RefittedRun:
 
     @property
     def suspect(self) -> bool:
-        return self.base.suspect
+        return self.base.suspect or not self.refit.required.isdisjoint(self.column_ids)
 
     def _places(self, lower: int, upper: int) -> tuple[int, int, np.ndarray | None]:
         """(first, last): places of the base among which the rows are; and which of those, None: all."""
@@ -60,7 +62,7 @@ class RefittedRun:
 
     def column(self, column_id: int, lower: int, upper: int) -> ColumnBuffers:
         first, last, rows = self._places(lower, upper)
-        read = self.base.column(column_id, first, last)
+        read = self.refit.cells(column_id, self.base.column(column_id, first, last))
         return read if rows is None else read.take(rows)
 
     def numbers(self, lower: int, upper: int) -> np.ndarray:
@@ -76,24 +78,28 @@ class RefittedRun:
     def status(self, lower: int, upper: int) -> np.ndarray | None:
         first, last, rows = self._places(lower, upper)
         read = self.base.status(first, last)
-        return read if read is None or rows is None else read[rows]
+        status = read if read is None or rows is None else read[rows]
+        required = self.refit.required.intersection(self.column_ids)
+        columns = {i: self.column(i, lower, upper) for i in required}
+        return self.refit.status(columns, upper - lower, status)
 
 
-def refitted(schema: Schema, partitions: PartitionSchema, run: Run) -> Run:
-    """The run as this schema and these partitions have it."""
-    columns = [i for i in run.column_ids if i in schema.by_id]
+def refitted(form: Schema, schema: Schema, partitions: PartitionSchema, run: Run) -> Run:
+    """The run, which is in the form of another schema, as this schema and these partitions have it."""
+    refit = Refit(form, schema)
+    columns = [i for i in run.column_ids if refit.keeps(i)]
     count = max((s.upper for s in run.spans.values()), default=0)
     before = np.empty(count, np.int32)
     for ordinal, span in run.spans.items():
         before[span.lower : span.upper] = ordinal
-    block = RowBlock({i: run.column(i, 0, count) for i in schema.key_ids}, count)
+    block = RowBlock({i: refit.cells(i, run.column(i, 0, count)) for i in schema.key_ids}, count)
     route = partitions.route(block)
     if bool((route == before).all()):
-        if len(columns) == len(run.column_ids):
+        if len(columns) == len(run.column_ids) and not refit.is_other:
             return run
-        return RefittedRun(run, columns, run.spans, None)
+        return RefittedRun(run, columns, run.spans, None, refit)
     order, spans = tablet_spans(encode_keys(schema, block), route)
-    return RefittedRun(run, columns, spans, order)
+    return RefittedRun(run, columns, spans, order, refit)
 
 
 __all__ = ["refitted"]

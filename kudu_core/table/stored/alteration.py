@@ -45,6 +45,8 @@ class Alteration:
     """Ids of tablets that end: their range was dropped, or the table overwritten."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Those that change, by name."""
+    horizon: int = 0
+    """No time below it is read any more."""
 
     @staticmethod
     def of(
@@ -92,6 +94,7 @@ class Alteration:
             "partitions": None if self.partitions is None else self.partitions.to_json(),
             **self.tablets,
             **({"options": dict(self.options)} if self.options else {}),
+            **({"horizon": self.horizon} if self.horizon else {}),
         }
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -106,7 +109,8 @@ class Alteration:
         partitions = None if stored is None else PartitionSchema.from_json(stored, schema or before)
         options = dict(value.get("options", {}))
         Options().overridden(options)
-        return Alteration(schema, partitions, *_tablets(value), options)
+        horizon = integer(value.get("horizon", 0))
+        return Alteration(schema, partitions, *_tablets(value), options, horizon)
 
     @staticmethod
     def of_record(record: Record, before: Schema) -> Alteration:
@@ -131,6 +135,7 @@ class Alteration:
             tablets=tuple(tablets),
             next_tablet=max([state.next_tablet, *(i + 1 for i, _ in self.created)]),
             applied_ts=max(ts, state.applied_ts),
+            horizon=max(self.horizon, state.horizon),
         )
 
 

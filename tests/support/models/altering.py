@@ -21,6 +21,7 @@ CUT = 10
 TYPES = ("int64", "string", "float64")
 MOST_COLUMNS = 7
 NAMES = "abcdefghij"
+KINDS = ("drop", "rename", "change", "add", "order", "range", "range")
 
 Row = dict[int, Any]
 """Values by column id; a column that came later has none."""
@@ -34,12 +35,21 @@ class Col:
     name: str
     type: str
     default: Any = None
-    """Of rows that are older, and of inserts without it."""
+    """Of rows that are older."""
     nullable: bool = True
+    new: Any = None
+    """Of inserts without it."""
+    comment: str = ""
 
     @property
     def declared(self) -> kc.Column:
         return kc.Column(self.name, self.type, self.nullable, self.default)
+
+
+def shape(field: pa.Field) -> tuple[str, str, bool, str]:
+    """What users see of a column."""
+    type_ = str(field.type).replace("double", "float64")
+    return field.name, type_, field.nullable, (field.metadata or {}).get(b"comment", b"").decode()
 
 
 @dataclass
@@ -120,7 +130,7 @@ class Altering:
         for k in rng.sample(keys, min(count, len(keys))):
             cells = {c.id: self.value(rng, c) for c in given}
             if k not in after.rows:
-                after.rows[k] = {c.id: c.default for c in after.columns}
+                after.rows[k] = {c.id: c.new for c in after.columns}
             after.rows[k] |= cells
             new.append({"k": k, **{c.name: cells[c.id] for c in given}})
         types = pa.schema([("k", pa.int64()), *((c.name, c.type) for c in given)])
@@ -131,7 +141,7 @@ class Altering:
         now = self.now
         columns = list(now.columns)
         change: dict[str, Any] = {}
-        kinds = set(rng.sample(["drop", "rename", "add", "range", "range"], rng.randint(1, most)))
+        kinds = set(rng.sample(KINDS, rng.randint(1, most)))
         if "drop" in kinds and columns:
             gone = rng.choice(columns)
             columns.remove(gone)
@@ -143,6 +153,9 @@ class Altering:
             names = [c.name for c in some][::-1] if swapped else rng.sample(free, len(some))
             change["rename"] = {c.name: name for c, name in zip(some, names, strict=True)}
             columns = [replace(c, name=change["rename"].get(c.name, c.name)) for c in columns]
+        if "change" in kinds and columns:
+            at = rng.randrange(len(columns))
+            columns[at], change["change"] = self._changed(rng, columns[at])
         if "add" in kinds and len(columns) < MOST_COLUMNS:
             names = [n for n in NAMES if n not in {c.name for c in columns}]
             name = change["drop"][0] if "drop" in change and rng.random() < 0.5 else rng.choice(names)
@@ -150,9 +163,14 @@ class Altering:
                 made = Col(self.next_id, name, rng.choice(TYPES))
                 if rng.random() < 0.5:
                     default = self.value(rng, replace(made, nullable=False))
-                    made = replace(made, default=default, nullable=rng.random() < 0.5)
+                    made = replace(made, default=default, nullable=rng.random() < 0.5, new=default)
                 columns.append(made)
                 change["add"] = [made.declared]
+        if "order" in kinds and len(columns) > 1:
+            before = list(columns)
+            rng.shuffle(columns)
+            if columns != before:
+                change["order"] = ["k", *(c.name for c in columns)][: len(columns) + rng.randint(0, 1)]
         after = World(columns, copy.deepcopy(now.rows), list(now.ranges))
         if "range" in kinds:
             self._ranges(rng, after, change)
@@ -161,6 +179,20 @@ class Altering:
         self.next_id += len(change.get("add", ()))
         self.in_flight = after
         self._done(table.alter(**change))
+
+    def _changed(self, rng: random.Random, column: Col) -> tuple[Col, dict[str, dict[str, Any]]]:
+        """A column and what becomes of it: its default, whether it takes NULL, and always its comment."""
+        column = replace(column, comment=f"{rng.random()}")
+        wanted: dict[str, Any] = {"comment": column.comment}
+        states = [self.now.rows, *(rows for _, rows in self.past)]
+        has_null = any(row.get(column.id, column.default) is None for rows in states for row in rows.values())
+        if rng.random() < 0.6 and not (column.nullable and has_null):
+            column = replace(column, nullable=not column.nullable)
+            wanted["nullable"] = column.nullable
+        if rng.random() < 0.6 or (not column.nullable and column.new is None):
+            column = replace(column, new=self.value(rng, replace(column, nullable=False)))
+            wanted["default"] = column.new
+        return column, {column.name: wanted}
 
     def overwrite(self, rng: random.Random, table: kc.Table, count: int = 6) -> None:
         """Rows with some of the columns in the place of all that are there."""
@@ -171,7 +203,7 @@ class Altering:
         new = []
         for k in rng.sample(keys, min(rng.randint(0, count), len(keys))):
             cells = {c.id: self.value(rng, c) for c in given}
-            after.rows[k] = {c.id: c.default for c in after.columns} | cells
+            after.rows[k] = {c.id: c.new for c in after.columns} | cells
             new.append({"k": k, **{c.name: cells[c.id] for c in given}})
         types = pa.schema([("k", pa.int64()), *((c.name, c.type) for c in given)])
         data = pa.Table.from_pylist(new, schema=types)
@@ -215,14 +247,14 @@ class Altering:
         after = self.in_flight
         if after is None:
             return
-        names = table.schema.names[1:]
+        there = [shape(field) for field in table.schema][1:]
         for world in (self.now, after):
-            same = names == [c.name for c in world.columns]
+            same = there == [(c.name, c.type, c.nullable, c.comment) for c in world.columns]
             if same and self.found(table.scan(), world.columns) == world.state(world.columns):
                 self.now, self.in_flight = world, None
                 self.past.append((table.timestamp, copy.deepcopy(world.rows)))
                 return
-        raise AssertionError(f"columns {names} are neither those before nor after")
+        raise AssertionError(f"columns {there} are neither those before nor after")
 
     def rows_at(self, timestamp: int) -> Rows:
         return next(rows for ts, rows in reversed(self.past) if ts <= timestamp)

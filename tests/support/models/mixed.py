@@ -208,7 +208,7 @@ class Mixed:
             if operation in ("upsert", "update_ignore"):
                 world.rows[k] |= cells
         elif operation != "update_ignore":
-            world.rows[k] = {c.id: c.default for c in world.columns} | cells
+            world.rows[k] = {c.id: c.new for c in world.columns} | cells
 
     # ---- snapshots and readers ----
 
