@@ -38,7 +38,7 @@ def is_refused(where: pc.Expression) -> bool:
 
 def is_refused_by_arrow(where: pc.Expression) -> bool:
     try:
-        NULLS.filter(of_stored_types(where))
+        NULLS.filter(of_stored_types(where, SCHEMA))
     except pa.ArrowException:
         return True
     return False

@@ -250,6 +250,11 @@ class Schema:
         test = nested.layout.null_test()
         return (self.key_names[0], False) if test is None else (test[0], test[1] == "is_true")
 
+    def type_of(self, name: str) -> ColumnType | None:
+        """The type of a stored column; None: there is no such column."""
+        found = self.by_name.get(name)
+        return None if found is None else found.type
+
     def part(self, name: str) -> NestedColumn | None:
         """The nested field of a struct by its name with dots, as a column; None: there is none, or it is flat
         and has a stored column of that name."""

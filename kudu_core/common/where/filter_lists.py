@@ -15,6 +15,7 @@ from kudu_core.common.types.scalars import stored_array, stored_scalar
 from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
 from kudu_core.common.where import expressions
 from kudu_core.common.where.expressions import FunctionCall, Literal, Node, Ref
+from kudu_core.common.where.meant import meant
 from kudu_core.common.where.seen import seen, seen_scalar
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
@@ -84,6 +85,7 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> Node:
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise InvalidArgument(f"filter on {name!r}: {op!r} takes a list, not {value!r}")
         listed = _typed(_listed(value, column.type, name), column.type, name)
+        listed = meant(listed, column.type, name, "is_in")
         found = expressions.is_in(reference, listed)
         return FunctionCall("invert", (found,), None) if op == "not in" else found
     if value is None or (isinstance(value, pa.Scalar) and not value.is_valid):
@@ -98,7 +100,9 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> Node:
     if literal is None:
         one = pa.repeat(expressions.as_scalar(value), 1)
         check_layout(one, name)
-        literal = Literal(_typed(one, column.type, name)[0])
+        literal = Literal(meant(_typed(one, column.type, name), column.type, name, _FUNCTIONS[op])[0])
+    elif literal.type is None:
+        meant(pa.array([literal.scalar.as_py()], literal.scalar.type), column.type, name, _FUNCTIONS[op])
     return FunctionCall(_FUNCTIONS[op], (reference, literal), None)
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.where import expressions
 from kudu_core.common.where.expressions import Node
-from kudu_core.common.where.rewritten import NullTest, rewritten
+from kudu_core.common.where.rewritten import NullTest, TypeOf, rewritten
 
 
 class AsGiven:
@@ -53,13 +53,13 @@ class AsGiven:
             return expressions.parse(self._expression)
         return expressions.parse_serialised(self._raw)
 
-    def of_stored_types(self, null_test: NullTest) -> tuple[AsGiven, Node | None]:
+    def of_stored_types(self, null_test: NullTest, type_of: TypeOf) -> tuple[AsGiven, Node | None]:
         """The same of constants and columns as a table stores them (``rewritten.py``), and its tree."""
         if self._node is not None:
             return self, self._node  # filter lists are made so
         raw = expressions.serialised(self._expression) if self._raw is None else self._raw
         batch, words = expressions.read_serialised(raw)
-        other = rewritten(batch, words, null_test)
+        other = rewritten(batch, words, null_test, type_of)
         if other is None:
             return self, expressions.tree_of(batch, words)
         made = AsGiven.serialised(other)

@@ -153,7 +153,7 @@ def compile_where(where: Any, schema: Schema) -> Filter | None:
 
 def compile_given(given: AsGiven, schema: Schema) -> Filter | None:
     """The same of a predicate that was given before."""
-    given, node = given.of_stored_types(schema.null_test)
+    given, node = given.of_stored_types(schema.null_test, schema.type_of)
     # Not understood, it may refer to any column.
     names = set(schema.names) if node is None else expressions.references(node)
     for name in sorted(names):

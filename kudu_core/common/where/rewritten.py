@@ -9,37 +9,44 @@ in which it is stored.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from kudu_core.common.types.stored_arrays import dictionary_values
+from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where import expressions
+from kudu_core.common.where.meant import COMPARISONS, meant
 
 Words: TypeAlias = list[tuple[str, str]]
 NullTest: TypeAlias = Callable[[str], tuple[str, bool] | None]
+TypeOf: TypeAlias = Callable[[str], ColumnType | None]
 
 _t = pa.types
 _OPTIONS = "_type_name"
 """A field that a function's options have beside their own."""
 
 
-def _no_test(name: str) -> None:
+def _no_test(_: str) -> None:
     return None
 
 
 def rewritten(
-    batch: pa.RecordBatch, words: Words, null_test: NullTest = _no_test
+    batch: pa.RecordBatch, words: Words, null_test: NullTest = _no_test, type_of: TypeOf = _no_test
 ) -> pa.Buffer | None:
     """An expression, as ``expressions.read_serialised`` reads it, with other constants and references; None
     where all can stay.
 
     ``null_test``: of the name of a column that is stored as several, which of these says where it is NULL,
-    and whether it does so by being true or by being NULL itself; None of any other column.
+    and whether it does so by being true or by being NULL itself; None of any other column.  ``type_of``: the
+    type of a column, for constants that are not of it; None: not known.  ``InvalidArgument`` for those that
+    no cell can be.
     """
     flat = _null_tests(_flat_references(words), null_test)
     given = batch.columns
     columns = [plain(column) for column in given]
+    _mean(flat, columns, type_of)
     if flat is words and all(new is old for new, old in zip(columns, given, strict=True)):
         return None
     if columns:  # of none Arrow would not know that there is one row
@@ -86,6 +93,25 @@ def _null_tests(words: Words, null_test: NullTest) -> Words:
     return made if changed else words
 
 
+def _mean(words: Words, constants: list[pa.Array], type_of: TypeOf) -> None:
+    """Put in place of constants beside a column what they mean there."""
+    for at, (word, function) in enumerate(words):
+        if word != "call" or function not in COMPARISONS:
+            continue
+        beside = dict(words[at + 1 : at + 3])
+        type_ = type_of(beside.get("field_ref", ""))
+        if type_ is None or words[at + 3 : at + 4] != [("end", function)]:
+            continue
+        place, name = int(beside.get("literal", beside.get("options", -1))), beside["field_ref"]
+        if place < 0:
+            continue
+        if function == "is_in":
+            in_list = partial(meant, type_=type_, name=name, function=function)
+            constants[place] = _listed_otherwise(constants[place], in_list)
+        else:
+            constants[place] = meant(constants[place], type_, name, function)
+
+
 def plain(array: pa.Array) -> pa.Array:
     """Constants, or the options of a function, of types for which Arrow has functions."""
     type_ = array.type
@@ -107,17 +133,22 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _plain_options(array: pa.StructArray) -> pa.StructArray:
+    return _listed_otherwise(array, plain)
+
+
+def _listed_otherwise(array: pa.StructArray, change: Callable[[pa.Array], pa.Array]) -> pa.StructArray:
+    """Options of a function with other values in their lists; the same where all stay."""
     fields = [array.field(place) for place in range(array.type.num_fields)]
-    made = [_plain_list(field) if _t.is_list(field.type) else field for field in fields]
+    made = [_changed_list(field, change) if _t.is_list(field.type) else field for field in fields]
     if all(new is old for new, old in zip(made, fields, strict=True)):
         return array
     return pa.StructArray.from_arrays(made, [field.name for field in array.type])
 
 
-def _plain_list(array: pa.ListArray) -> pa.ListArray:
+def _changed_list(array: pa.ListArray, change: Callable[[pa.Array], pa.Array]) -> pa.ListArray:
     values = array.values
-    made = plain(values)
-    return array if made is values else pa.ListArray.from_arrays(array.offsets, made)
+    changed = change(values)
+    return array if changed is values else pa.ListArray.from_arrays(array.offsets, changed)
 
 
 __all__ = ["plain", "rewritten"]

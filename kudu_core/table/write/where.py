@@ -242,7 +242,7 @@ def _flat_expression(expression: pc.Expression, schema: Schema) -> pc.Expression
     """The expression over stored columns: fields of structs are some."""
     if not schema.nested:
         return expression
-    given, _ = AsGiven(expression, None).of_stored_types(schema.null_test)
+    given, _ = AsGiven(expression, None).of_stored_types(schema.null_test, schema.type_of)
     return given.expression
 
 

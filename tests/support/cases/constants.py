@@ -9,8 +9,10 @@ import random
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where.expressions import read_serialised, serialised
 from kudu_core.common.where.rewritten import rewritten
+from kudu_core.errors import InvalidArgument
 from tests.support import cells
 
 NAMES = [
@@ -62,8 +64,13 @@ def drawn(rng: random.Random, type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(bytes(rng.choices((0, 97, 128, 254, 255), k=rng.randrange(4))), type_)
 
 
-def of_stored_types(where: pc.Expression) -> pc.Expression:
+def of_stored_types(where: pc.Expression, schema: Schema | None = None) -> pc.Expression:
     """A predicate whose constants of views, half floats and dictionaries are strings, floats and values: what
-    a predicate means is what pyarrow says of these."""
-    other = rewritten(*read_serialised(serialised(where)))
+    a predicate means is what pyarrow says of these.  With a schema, ``pa.ArrowInvalid`` for what is refused
+    beside the types of its columns."""
+    types = {} if schema is None else {name: column.type for name, column in schema.by_name.items()}
+    try:
+        other = rewritten(*read_serialised(serialised(where)), type_of=types.get)
+    except InvalidArgument as error:
+        raise pa.ArrowInvalid(str(error)) from None
     return where if other is None else pc.Expression._deserialize(other)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.schema.declare import Column, declare
 from tests.support.cases.comparisons import COLUMNS, PREDICATES
 from tests.support.cases.constants import of_stored_types
 from tests.support.tables import Make
@@ -20,6 +21,7 @@ from tests.support.tables import Make
 F = pc.field
 REFUSED = "refused"
 ROWS = pa.table({"k": pa.array(range(1, 5), pa.int64()), **COLUMNS})
+SCHEMA = declare([Column("k", "int64"), *(Column(name, cells.type) for name, cells in COLUMNS.items())], "k")
 KNOWN = [
     F("float64") > 1_600_000_000_000_000_000,
     F("float32") < 2**25,
@@ -78,7 +80,7 @@ def test_types_are_refused_or_answered_everywhere(
             expected = REFUSED if is_refused_for_no_row(where) else 0
             assert outcome(lambda: table.delete(where=nobody).deleted) == expected, where  # noqa: B023
         with suppress(pa.ArrowException):  # for the types, or for a row that the comparison rules out
-            assert first == ROWS.filter(of_stored_types(where))["k"].to_pylist(), where
+            assert first == ROWS.filter(of_stored_types(where, SCHEMA))["k"].to_pylist(), where
         answers.append(first)
     assert answers[: len(KNOWN)] == [REFUSED] * len(KNOWN)
     assert any(answer != REFUSED for answer in answers)
@@ -87,7 +89,7 @@ def test_types_are_refused_or_answered_everywhere(
 def is_refused_for_no_row(where: pc.Expression) -> bool:
     """For a row of NULLs: whatever that fails for is a matter of types here."""
     try:
-        ROWS.slice(3).filter(of_stored_types(where))
+        ROWS.slice(3).filter(of_stored_types(where, SCHEMA))
     except pa.ArrowException:
         return True
     return False
