@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import pyarrow as pa
 
+from kudu_core.common.rows.misfits import fitted
 from kudu_core.common.schema.nested_columns import is_field
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.foreign import names_of
@@ -35,7 +36,7 @@ def flat_batch(
         is_leaf = column is not None and column.id in schema.leaf_of
         nested = None if name in extra else schema.nested_by_name.get(name) or schema.part(name)
         if nested is not None:
-            array = nested_cast(batch.column(place), nested.layout.arrow, name, first_row)
+            array = nested_cast(batch.column(place), nested.layout.arrow, name, first_row, fitted)
             leaves = nested.layout.flatten(array, first_row)
             around = flags_around(schema, name)
             for id_, leaf in zip(nested.ids, leaves, strict=True):

@@ -10,17 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.rows.text_times import of_text, takes_text
-from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types import foreign
+from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import names_of
-from kudu_core.common.types.types import ColumnType
+from kudu_core.common.types.types import TYPE_BINARY, ColumnType
 from kudu_core.errors import SchemaMismatch, shown
 
 _t = pa.types
 
 
 def brought(batch: pa.RecordBatch, schema: Schema, first_row: int) -> pa.RecordBatch:
-    """The batch with text of dates and times as these.
+    """The batch with text of dates, times and uuids as these.
 
     ``SchemaMismatch`` where a column is of a kind that the table's is not.  What else may be wrong with a
     batch is found when it is conformed.
@@ -33,7 +34,13 @@ def brought(batch: pa.RecordBatch, schema: Schema, first_row: int) -> pa.RecordB
         given = batch.schema.field(position).type
         if given in (column.type.arrow, column.type.declared):
             continue
-        fitting = _fitting(batch.column(position), given, column, batch.num_rows, first_row)
+        array = batch.column(position)
+        if foreign.extent_of(array, name)[0] != batch.num_rows:
+            continue
+        try:
+            fitting = _fitting(array, column.type, name, first_row)
+        except foreign.CellRefused as refused:
+            raise SchemaMismatch(str(refused)) from None
         if fitting is not None:
             arrays = arrays or {}
             arrays[position] = fitting
@@ -43,33 +50,45 @@ def brought(batch: pa.RecordBatch, schema: Schema, first_row: int) -> pa.RecordB
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
+def fitted(array: pa.Array, type_: ColumnType, name: str, in_row: int | None = None) -> pa.Array:
+    """An array within a nested column as its flat type has it.
+
+    ``SchemaMismatch`` as of a flat column; ``CellRefused`` where one value is at fault, in ``in_row``.
+    """
+    if array.type in (type_.arrow, type_.declared):
+        return cast(array, type_, name)
+    found = _fitting(array, type_, name, 0, in_row)
+    return cast(array, type_, name) if found is None else found
+
+
 def _fitting(
-    array: pa.Array, given: pa.DataType, column: StoredColumn, rows: int, first_row: int
+    array: pa.Array, type_: ColumnType, name: str, first_row: int, in_row: int | None = None
 ) -> pa.Array | None:
     """The array as the column's type; None: it is left to the cast."""
-    values = given
+    given = values = array.type
     while _t.is_dictionary(values):
         values = values.value_type
-    parses = is_text(values) and takes_text(column.type)
-    advice = None if parses else _advice(values, column.type)
-    if (not parses and advice is None) or foreign.extent_of(array, column.name)[0] != rows:
+    parses = is_text(values) and takes_text(type_)
+    advice = None if parses else advice_for(values, type_)
+    if not parses and advice is None:
         return None
-    foreign.check_layout(array, column.name, first_row)
+    foreign.check_layout(array, name, first_row)
     if parses:
         plain = array if values == given else pc.cast(array, values)
-        return of_text(plain, column.type, column.name, first_row)
+        return of_text(plain, type_, name, first_row, in_row)
     row = _first_valid(array)
-    told = "" if row is None else f": row {first_row + row} has {_shown(array[row])}"
-    raise SchemaMismatch(
-        f"column {column.name!r} is {column.type}; data of type {given} does not fit{told}; {advice}"
-    )
+    told = ""
+    if row is not None:
+        told = f": row {first_row + row if in_row is None else in_row} has {_shown(array[row])}"
+    error = SchemaMismatch if row is None else foreign.CellRefused
+    raise error(f"column {name!r} is {type_}; data of type {given} does not fit{told}; {advice}")
 
 
 def is_text(type_: pa.DataType) -> bool:
     return bool(_t.is_string(type_) or _t.is_large_string(type_) or type_ == pa.string_view())
 
 
-def _advice(given: pa.DataType, type_: ColumnType) -> str | None:
+def advice_for(given: pa.DataType, type_: ColumnType) -> str | None:
     """What to write instead of values that mean something else; None: nothing is known of such a mistake."""
     arrow = type_.arrow
     if _t.is_integer(arrow):
@@ -91,6 +110,14 @@ def _advice(given: pa.DataType, type_: ColumnType) -> str | None:
             return "write value.astimezone(zone).replace(tzinfo=None), or pc.local_timestamp(column)"
     elif _t.is_date(arrow) and _t.is_timestamp(given):
         return "write value.date(), or pc.cast(column, pa.date32()), which leaves the time of day out"
+    elif type_.is_duration and is_text(given):
+        return "write datetime.timedelta(seconds=1), or pc.cast(numbers, the column's type)"
+    elif type_.kind == TYPE_BINARY and not type_.is_string and is_text(given):
+        if type_.is_long_decimal:
+            return "write decimal.Decimal(text), or pc.cast(column, the column's type)"
+        if type_.value.name == "month_day_nano_interval":
+            return "write pyarrow.MonthDayNano((months, days, nanoseconds))"
+        return "write text.encode(), or pc.cast(column, pa.binary())"
     elif is_text(arrow) and (_t.is_integer(given) or _t.is_floating(given)):
         return "write str(number), or pc.cast(column, pa.string())"
     return None
@@ -109,4 +136,4 @@ def _first_valid(array: pa.Array) -> int | None:
     return row if row >= 0 else None
 
 
-__all__ = ["brought"]
+__all__ = ["advice_for", "brought", "fitted"]

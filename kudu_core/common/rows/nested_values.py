@@ -6,6 +6,7 @@ So values are taken apart here, and those of each flat type inside become an arr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any, TypeAlias
 
@@ -13,16 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.rows.misfits import fitted
 from kudu_core.common.rows.row_objects import as_mapping, is_row
-from kudu_core.common.types.foreign import place
+from kudu_core.common.types.foreign import CellRefused, place
 from kudu_core.common.types.nested_casts import nested_cast
 from kudu_core.common.types.nested_nodes import is_nested, storage_of
+from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch, shown
 
 Leaf: TypeAlias = Callable[[str, Any, ColumnType], pa.Array]
 """Makes an array, which ``nested_cast`` takes, of the values of a flat type: a list or NumPy's array."""
 _t = pa.types
+_IN_PLACE = re.compile(r"(column '[^']*'), row \d+: ")
 
 
 def nested_array(name: str, cells: list[Any], type_: pa.DataType, leaf: Leaf, first: int = 0) -> pa.Array:
@@ -33,18 +37,34 @@ def nested_array(name: str, cells: list[Any], type_: pa.DataType, leaf: Leaf, fi
     made = _Values(leaf)
     try:
         return made.array(name, cells, type_)
-    except (InvalidArgument, SchemaMismatch) as error:
+    except (InvalidArgument, SchemaMismatch):
         low, high = 0, len(cells)
-        of_row = error
         while high - low > 1:  # the first row that is refused lies between
             middle = (low + high) // 2
             try:
                 made.array(name, cells[low:middle], type_)
                 low = middle
-            except (InvalidArgument, SchemaMismatch) as earlier:
-                high, of_row = middle, earlier
-        told = str(of_row).removeprefix(f"column {name!r}: ")
-        raise type(of_row)(f"{place(name, first + low)}: {told}") from None
+            except (InvalidArgument, SchemaMismatch):
+                high = middle
+        made.in_row = first + low
+        _tell(name, cells[low : low + 1], type_, made)
+        raise
+
+
+def _tell(name: str, cells: list[Any], type_: pa.DataType, made: _Values) -> None:
+    """Raise what is wrong with one row."""
+    try:
+        made.array(name, cells, type_)
+    except CellRefused as error:
+        raise SchemaMismatch(str(error)) from None
+    except (InvalidArgument, SchemaMismatch) as error:
+        told = str(error)
+        in_place = _IN_PLACE.match(told)  # its row is the number of an element
+        if in_place is not None:
+            told = f"{in_place[1]}, row {made.in_row}: {told[in_place.end() :]}"
+        else:
+            told = f"{place(name, made.in_row)}: {told.removeprefix(f'column {name!r}: ')}"
+        raise type(error)(told) from None
 
 
 class _Values:
@@ -52,16 +72,19 @@ class _Values:
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
+        self.in_row: int | None = None
+        """Of the only one, for messages."""
         self._known: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
 
     def array(self, name: str, cells: list[Any], type_: pa.DataType) -> pa.Array:
         storage = storage_of(type_)
         if not is_nested(type_):
-            made = self._leaf(name, cells, ColumnType.from_arrow(type_))
-        else:
-            cells = [cell.as_py() if isinstance(cell, pa.Scalar) else cell for cell in cells]
-            made = self._struct(name, cells, storage) if _t.is_struct(storage) else None
-            made = self._list(name, cells, storage) if made is None else made
+            flat = ColumnType.from_arrow(type_)
+            made = self._leaf(name, cells, flat)
+            return made if made.type == type_ else outward(fitted(made, flat, name, self.in_row), flat)
+        cells = [cell.as_py() if isinstance(cell, pa.Scalar) else cell for cell in cells]
+        made = self._struct(name, cells, storage) if _t.is_struct(storage) else None
+        made = self._list(name, cells, storage) if made is None else made
         return nested_cast(made, type_, name)
 
     def _struct(self, name: str, cells: list[Any], type_: pa.DataType) -> pa.Array:

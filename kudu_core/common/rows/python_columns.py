@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.rows.misfits import advice_for
 from kudu_core.common.rows.nested_values import nested_array
 from kudu_core.common.rows.pandas_frames import NO_COLUMN, is_pandas_series, of_series
 from kudu_core.common.rows.text_times import cell_of_text, takes_text
@@ -159,7 +160,13 @@ def _is_checked(type_: ColumnType, cells: list[Any] | np.ndarray) -> bool:
 def _checked_cells(name: str, cells: list[Any], type_: ColumnType, first: int) -> pa.Array:
     if takes_text(type_):
         cells = [cell_of_text(cell, type_, place(name, row)) for row, cell in enumerate(cells, first)]
-    return outward(stored_array(type_, cells, f"column {name!r}", first), type_)
+    try:
+        return outward(stored_array(type_, cells, f"column {name!r}", first), type_)
+    except InvalidArgument as error:
+        advice = advice_for(pa.string(), type_)
+        if advice is not None and "(str)" in str(error):
+            raise InvalidArgument(f"{error}; {advice}") from None
+        raise
 
 
 def _rounded(name: str, array: pa.Array, type_: ColumnType) -> pa.Array:

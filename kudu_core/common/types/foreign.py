@@ -31,6 +31,10 @@ _MOST_BYTES = 1 << 47
 """What a process can address."""
 
 
+class CellRefused(SchemaMismatch):
+    """For a value, not for a type: it is known which it is."""
+
+
 def place(name: str, row: int | None = None) -> str:
     """A column, or a cell of it, for a message."""
     what = f"column {name!r}" if name else "the array"
@@ -249,6 +253,7 @@ def check_text(value: Any, what: str) -> None:
 
 
 __all__ = [
+    "CellRefused",
     "broken",
     "bytes_of",
     "check_bytes",

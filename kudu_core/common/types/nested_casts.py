@@ -6,46 +6,83 @@ which every flat array below is given.  A struct's fields are found by their nam
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.types.casts import cast
-from kudu_core.common.types.foreign import check_layout
+from kudu_core.common.types.foreign import CellRefused, check_layout
 from kudu_core.common.types.nested_nodes import is_nested, storage_of
 from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch
 
+Leaf: TypeAlias = Callable[..., pa.Array]
+"""``(array, type, name, in_row=None)``: an array of a flat type as the stored one of another."""
 _t = pa.types
 
 
-def nested_cast(array: pa.Array, wanted: pa.DataType, name: str, first_row: int = 0) -> pa.Array:
+def _cast_leaf(array: pa.Array, type_: ColumnType, name: str, in_row: int | None = None) -> pa.Array:
+    return cast(array, type_, name)
+
+
+def nested_cast(
+    array: pa.Array, wanted: pa.DataType, name: str, first_row: int = 0, leaf: Leaf = _cast_leaf
+) -> pa.Array:
     """``array`` as exactly ``wanted``; one that has that type comes back unseen.
 
-    ``SchemaMismatch`` names the place in the column, and both types.
+    ``leaf``: brings flat arrays to their types.  ``SchemaMismatch`` names the place in the column, and both
+    types, or the row of a value that ``leaf`` refuses.
     """
     if array.type == wanted:
         return array
     check_layout(array, name, first_row)
-    return _brought(array, wanted, name)
+    try:
+        return _brought(array, wanted, name, leaf)
+    except CellRefused:
+        row = _first_refused(array, wanted, name, leaf)
+        try:
+            _brought(array.slice(row, 1), wanted, name, partial(leaf, in_row=first_row + row))
+        except CellRefused as refused:
+            raise SchemaMismatch(str(refused)) from None
+        raise
 
 
-def _brought(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+def _first_refused(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> int:
+    """The first row with a value that is refused."""
+    good, bad = 0, len(array)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            _brought(array.slice(good, middle - good), wanted, name, leaf)
+            good = middle
+        except CellRefused:
+            bad = middle
+        except SchemaMismatch:
+            good = middle  # for its type, which holds no value up to there
+    return good
+
+
+def _brought(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Array:
     if array.type == wanted:
         return array
     if _t.is_null(array.type):
         return pa.nulls(len(array), wanted)
     if not is_nested(wanted):
         type_ = ColumnType.from_arrow(wanted)
-        return outward(cast(array, type_, name), type_)
+        return outward(leaf(array, type_, name), type_)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if _t.is_dictionary(array.type):
         array = array.dictionary_decode()
     storage = storage_of(wanted)
     if array.type != storage:
-        array = _struct(array, storage, name) if _t.is_struct(storage) else _list(array, storage, name)
+        bring = _struct if _t.is_struct(storage) else _list
+        array = bring(array, storage, name, leaf)
     return array if storage is wanted else pa.ExtensionArray.from_storage(wanted, array)
 
 
@@ -54,7 +91,7 @@ def _misfit(array: pa.Array, wanted: pa.DataType, name: str, why: object = "") -
     return SchemaMismatch(f"column {name!r} is {wanted}; data of type {array.type} does not fit{told}")
 
 
-def _struct(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+def _struct(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Array:
     if not _t.is_struct(array.type):
         raise _misfit(array, wanted, name)
     have = [field.name for field in array.type]
@@ -65,10 +102,12 @@ def _struct(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         if have.count(field) > 1:
             raise _misfit(array, wanted, name, f"field {field!r} is there twice")
     fields = []
+    # What lies below NULL, which may be anything, is none of its values.
+    parts = array.flatten() if array.null_count else [array.field(place) for place in range(len(have))]
     for field in wanted:
         if field.name in have:
-            part = array.field(have.index(field.name))
-            fields.append(_brought(part, field.type, f"{name}.{field.name}"))
+            part = parts[have.index(field.name)]
+            fields.append(_brought(part, field.type, f"{name}.{field.name}", leaf))
         elif field.nullable:
             fields.append(pa.nulls(len(array), field.type))
         else:
@@ -77,13 +116,17 @@ def _struct(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=mask)
 
 
-def _list(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+def _list(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Array:
     """By way of a plain list, the elements of which are brought to their type."""
     try:
         plain = _plain(array, wanted, name)
-        offsets = np.frombuffer(plain.offsets.cast(pa.int64()).buffers()[1], np.int64, len(plain) + 1)
-        elements = plain.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-        made = _brought(elements, _element(wanted), f"{name}[]")
+        offsets = plain.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+        if plain.null_count:  # what lies below NULL, which may be anything, is none of its values
+            sizes = np.diff(offsets) * plain.is_valid().to_numpy(zero_copy_only=False)
+            offsets, elements = np.concatenate([[0], np.cumsum(sizes)]), plain.flatten()
+        else:
+            elements = plain.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        made = _brought(elements, _element(wanted), f"{name}[]", leaf)
         ends = pa.array(offsets - offsets[0], pa.int64())
         mask = plain.is_null() if plain.null_count else None
         if _t.is_map(wanted):
@@ -95,7 +138,7 @@ def _list(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
             return pa.MapArray.from_arrays(ends.cast(pa.int32()), keys, items, wanted)
         whole = pa.LargeListArray.from_arrays(ends, made, pa.large_list(_field(wanted)), mask=mask)
         return whole if whole.type == wanted else pc.cast(whole, wanted)
-    except pa.ArrowMemoryError:
+    except (pa.ArrowMemoryError, CellRefused):
         raise
     except (pa.ArrowException, ValueError) as error:
         raise _misfit(array, wanted, name, error) from None

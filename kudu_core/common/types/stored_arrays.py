@@ -168,14 +168,16 @@ def _as_binary(array: pa.Array, cells: npt.NDArray[Any]) -> pa.Array:
 
 
 def _of_binary(array: pa.Array, wanted: pa.DataType, size: int) -> pa.Array:
-    """A binary array whose values have ``size`` bytes as one of fixed cells, zeros where it is null."""
+    """A binary array whose values have ``size`` bytes, or none, as one of fixed cells, zeros where it is
+    null or has none."""
     rows, offsets = len(array), _offsets(array)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
     first, last = int(offsets[0]), int(offsets[-1])
     if last - first == rows * size and (not array.null_count or (np.diff(offsets) == size).all()):
         cells = data[first:last]
     else:
-        valid = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+        # Elements below lists of a fixed size that are NULL have no bytes.
+        valid = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False) & (np.diff(offsets) != 0))
         places = offsets[:-1][valid].astype(np.int64)
         cells = np.zeros((rows, size), np.uint8)
         if len(valid):

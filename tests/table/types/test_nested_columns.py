@@ -237,7 +237,7 @@ def test_a_number_outside_the_range_of_floats_is_refused(make: Make, type_: pa.D
     """Arrow makes it infinite."""
     table = make(pa.schema([("k", pa.int64()), ("v", type_)]))
     for rows in ([{"k": 1, "v": None}, {"k": 2, "v": value}], {"k": [1, 2], "v": [None, value]}):
-        with pytest.raises(kc.InvalidArgument, match=r"column 'v', row 1: .*outside the range of float"):
+        with pytest.raises(kc.InvalidArgument, match=r"column 'v.*', row 1: .*outside the range of float"):
             table.insert(rows)
     assert table.count() == 0
     known = make(pa.schema([("k", pa.int64()), ("v", pa.list_(pa.float16()))]), at=Path(table.path + "2"))
