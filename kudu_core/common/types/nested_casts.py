@@ -24,6 +24,7 @@ from kudu_core.errors import SchemaMismatch
 Leaf: TypeAlias = Callable[..., pa.Array]
 """``(array, type, name, in_row=None)``: an array of a flat type as the stored one of another."""
 _t = pa.types
+_VIEWS = {True: (pa.int32(), pa.ListViewArray), False: (pa.int64(), pa.LargeListViewArray)}
 
 
 def _cast_leaf(array: pa.Array, type_: ColumnType, name: str, in_row: int | None = None) -> pa.Array:
@@ -136,6 +137,10 @@ def _list(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Arr
             if keys.null_count:  # Arrow would end the process
                 raise _misfit(array, wanted, name, "a key of a map is NULL")
             return pa.MapArray.from_arrays(ends.cast(pa.int32()), keys, items, wanted)
+        if _t.is_list_view(wanted) or _t.is_large_list_view(wanted):  # to which Arrow casts no other kind
+            integer, views = _VIEWS[_t.is_list_view(wanted)]
+            parts = pa.array(offsets[:-1] - offsets[0], integer), pa.array(np.diff(offsets), integer)
+            return views.from_arrays(*parts, made, type=wanted, mask=mask)
         whole = pa.LargeListArray.from_arrays(ends, made, pa.large_list(_field(wanted)), mask=mask)
         return whole if whole.type == wanted else pc.cast(whole, wanted)
     except (pa.ArrowMemoryError, CellRefused):
@@ -152,11 +157,25 @@ def _plain(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         return array.view(pa.list_(pa.field("entries", entry, False)))
     if _t.is_list(type_) or _t.is_large_list(type_):
         return array
-    if _t.is_large_list_view(type_):
-        return pc.cast(array, pa.large_list(type_.value_field))
-    if _t.is_list_view(type_) or _t.is_fixed_size_list(type_):
+    if _t.is_list_view(type_) or _t.is_large_list_view(type_):
+        return _of_views(array)
+    if _t.is_fixed_size_list(type_):
         return pc.cast(array, pa.list_(type_.value_field))
     raise _misfit(array, wanted, name)
+
+
+def _of_views(array: pa.Array) -> pa.Array:
+    """A large list of checked views, whose elements may lie in any order.  Arrow's own cast loses those of
+    lists that follow an empty one (pyarrow 26)."""
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    starts = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    sizes = array.sizes.to_numpy(zero_copy_only=False).astype(np.int64) * there
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    within = np.arange(int(ends[-1])) - np.repeat(ends[:-1], sizes)
+    elements = array.values.take(pa.array(np.repeat(starts, sizes) + within, pa.int64()))
+    mask = pa.array(~there) if array.null_count else None
+    type_ = pa.large_list(array.type.value_field)
+    return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), elements, type_, mask=mask)
 
 
 def _element(wanted: pa.DataType) -> pa.DataType:

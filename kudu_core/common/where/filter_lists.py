@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from kudu_core.common.rows.misfits import fitted
+from kudu_core.common.rows.python_columns import of_columns
+from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types import values
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_chunks, check_layout, check_text
+from kudu_core.common.types.nested_casts import nested_cast
 from kudu_core.common.types.scalars import stored_array, stored_scalar
 from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
 from kudu_core.common.where import expressions
 from kudu_core.common.where.expressions import FunctionCall, Literal, Node, Ref
 from kudu_core.common.where.meant import meant
+from kudu_core.common.where.nested.whole import nested_of
 from kudu_core.common.where.seen import seen, seen_scalar
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 
@@ -77,6 +82,9 @@ def _all_of(group: Any, schema: Schema) -> Node:
 
 def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> Node:
     """One triple, with pyarrow's meanings; values take the column's type where they are exact in it."""
+    nested = nested_of(schema, name) if isinstance(name, str) else None
+    if nested is not None:
+        return _of_nested(name, op, value, nested, schema)
     column = schema.column(name)
     if op not in _OPERATORS:
         raise InvalidArgument(f"filter on {name!r}: no operator {op!r}; there are {', '.join(_OPERATORS)}")
@@ -104,6 +112,31 @@ def _comparison(name: Any, op: Any, value: Any, schema: Schema) -> Node:
     elif literal.type is None:
         meant(pa.array([literal.scalar.as_py()], literal.scalar.type), column.type, name, _FUNCTIONS[op])
     return FunctionCall(_FUNCTIONS[op], (reference, literal), None)
+
+
+def _of_nested(name: str, op: Any, value: Any, nested: NestedColumn, schema: Schema) -> Node:
+    """One triple of a column of lists, structs or maps, whose values are given as in rows."""
+    if op not in ("=", "==", "!=", "in", "not in"):
+        raise InvalidArgument(
+            f"filter on {name!r}: it is {nested.type}, and has no order; ask by ==, !=, in, or of a field"
+        )
+    in_list = op in ("in", "not in")
+    if not in_list and (value is None or (isinstance(value, pa.Scalar) and not value.is_valid)):
+        raise InvalidArgument(
+            f"filter on {name!r}: a comparison with NULL is true of no row; "
+            f"write pc.field({name!r}).is_null()"
+        )
+    if in_list and (isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__")):
+        raise InvalidArgument(f"filter on {name!r}: {op!r} takes a list of values, not {value!r}")
+    try:
+        [batch] = of_columns({name: value if in_list else [value]}, schema)
+        constants = nested_cast(batch.column(0), nested.type, name, leaf=fitted)
+    except (SchemaMismatch, InvalidArgument) as error:
+        raise InvalidArgument(f"filter on {name!r}: {error}") from None
+    if in_list:
+        found = expressions.is_in(Ref(name), constants)
+        return FunctionCall("invert", (found,), None) if op == "not in" else found
+    return FunctionCall(_FUNCTIONS[op], (Ref(name), Literal(constants[0])), None)
 
 
 def _listed(value: Any, type_: ColumnType, name: str) -> pa.Array:

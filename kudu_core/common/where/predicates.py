@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.scalars import stored_array, stored_scalar
 from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
@@ -32,6 +33,7 @@ from kudu_core.common.where.analysis import Condition, Term, analyse, merged
 from kudu_core.common.where.filter_lists import read_lists
 from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.listed import Listed
+from kudu_core.common.where.nested.whole import ASKS, Whole, nested_of
 from kudu_core.common.where.seen import is_seen_as_declared, seen, seen_scalar
 from kudu_core.errors import InvalidArgument
 
@@ -59,10 +61,17 @@ class Filter:
     """Conditions and terms as an expression that fails on no row; None: there are none."""
     converted: tuple[tuple[str, ColumnType], ...] = ()
     """Columns that the expression sees as they were declared (``seen``)."""
+    whole: Whole | None = None
+    """The expression with the nested columns that it sees put together; None: it sees none."""
 
     @property
     def expression(self) -> pc.Expression:
         return self.given.expression
+
+    @property
+    def nested(self) -> tuple[NestedColumn, ...]:
+        """The nested columns, or fields of structs, that the expression reads whole."""
+        return () if self.whole is None else self.whole.columns
 
     def fixes(self, column_ids: Sequence[int]) -> bool:
         """Whether it says that the first of these columns have one value each, and no more than that."""
@@ -85,11 +94,16 @@ class Filter:
         ``InvalidArgument`` when Arrow cannot evaluate it, for types or for values (overflow) of rows that
         are there and that the guard lets pass.
         """
+        if self.whole is not None and live is not None and not live.all():
+            return self._mask_of(batch, np.flatnonzero(live))  # leaves of others need not go together
+        given = batch
         for name, type_ in self.converted:
             place = batch.schema.get_field_index(name)
             if place >= 0:
                 batch = batch.set_column(place, name, seen(batch.column(place), type_))
         try:
+            if self.whole is not None:
+                return _evaluated(self.whole.expression, self.whole.extended(batch))
             return _evaluated(self.expression, batch)
         except InvalidArgument:
             # Perhaps of rows that do not count, which is seldom: only now are they told from the others.
@@ -99,9 +113,13 @@ class Filter:
             rows = np.flatnonzero(counted)
             if len(rows) == batch.num_rows:
                 raise
+        return self._mask_of(given, rows)
+
+    def _mask_of(self, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """The same, of which no other rows are looked at."""
         passes = np.zeros(batch.num_rows, np.bool_)
         if len(rows):
-            passes[rows] = _evaluated(self.expression, batch.take(pa.array(rows)))
+            passes[rows] = replace(self, guard=None).mask(batch.take(pa.array(rows)))
         return passes
 
     def __str__(self) -> str:
@@ -157,54 +175,57 @@ def compile_given(given: AsGiven, schema: Schema) -> Filter | None:
     # Not understood, it may refer to any column.
     names = set(schema.names) if node is None else expressions.references(node)
     for name in sorted(names):
-        _check_flat(name, schema)
+        if nested_of(schema, name) is None:
+            schema.column(name)
     if not names:
         names = {schema.key_columns[0].name}  # for the number of rows
         if _constant(given):
             return None
     if node is None:
-        result = Filter(given, frozenset(names), (), converted=_converted(names, schema))
+        result = _filter(given, names, schema)
     else:
-        result = _taken_apart(given, node, frozenset(names), schema)
+        result = _taken_apart(given, node, names, schema)
     if node is None or result.rest is not None:
         _try_out(result, schema)
     return result
 
 
-def _check_flat(name: str, schema: Schema) -> None:
-    """``InvalidArgument`` for a column that there is not, or of which a predicate cannot ask."""
-    nested = schema.nested_by_name.get(name) or schema.part(name)
-    if nested is not None:
-        raise InvalidArgument(
-            f"where: column {name!r} is {nested.type}; a predicate may ask for flat fields of a struct, as "
-            f'"{name}.x", and whether a column is NULL'
-        )
-    schema.column(name)
+def _filter(given: AsGiven, names: Collection[str], schema: Schema) -> Filter:
+    """A predicate over columns of these names, of which nothing else is known."""
+    try:
+        whole = Whole.of(given.expression, sorted(names), schema) if schema.nested else None
+    except InvalidArgument as error:
+        raise InvalidArgument(f"where {error}; {ASKS}") from None
+    flat = {name for name in names if nested_of(schema, name) is None}
+    converted = _converted(flat, schema)
+    nested = () if whole is None else whole.columns
+    leaves = {schema.by_id[id_].name for column in nested for id_ in column.ids}
+    return Filter(given, frozenset(flat | leaves), (), converted=converted, whole=whole)
 
 
-def _taken_apart(given: AsGiven, node: expressions.Node, names: frozenset[str], schema: Schema) -> Filter:
+def _taken_apart(given: AsGiven, node: expressions.Node, names: Collection[str], schema: Schema) -> Filter:
     """A predicate with its terms, what of it is evaluated on stored values, the rest, and the guards."""
     nodes = expressions.parts(node)
     known = [analyse(part, schema) for part in nodes]
     terms = tuple(term for conjunct in known for term in conjunct.terms)
     left = [place for place, conjunct in enumerate(known) if conjunct.condition is None]
     conditions = merged(conjunct.condition for conjunct in known if conjunct.condition is not None)
-    converted = _converted(names, schema)
-    if not left:
-        return Filter(given, names, terms, conditions, converted=converted)
+    if not left:  # only flat columns have conditions
+        return Filter(given, frozenset(names), terms, conditions, converted=_converted(names, schema))
+    every = _filter(given, names, schema)
     parts = expressions.conjuncts(given.expression)
     if len(parts) != len(nodes):
         guard = _all(_guards(terms, schema))
-        rest = Filter(given, names, (), guard=guard, converted=converted)
-        return Filter(given, names, terms, (), rest, guard, converted)
+        return replace(every, terms=terms, rest=replace(every, guard=guard), guard=guard)
     guards = _guards((term for place in left for term in known[place].terms), schema)
     tested = [part for place, part in enumerate(parts) if place not in left]
-    left_names = frozenset(
-        set().union(*(expressions.references(nodes[place]) for place in left)) or schema.key_names[:1]
+    named = (expressions.references(nodes[place]) for place in left)
+    left_names = set().union(*named) or schema.key_names[:1]
+    rest = _filter(AsGiven(_all([parts[place] for place in left])), left_names, schema)
+    rest = replace(rest, guard=_all(guards))
+    return replace(
+        every, terms=terms, conditions=conditions, rest=rest, guard=_all([*tested, *guards])
     )
-    asked = AsGiven(_all([parts[place] for place in left]))
-    rest = Filter(asked, left_names, (), guard=_all(guards), converted=_converted(left_names, schema))
-    return Filter(given, names, terms, conditions, rest, _all([*tested, *guards]), converted)
 
 
 def _converted(names: Iterable[str], schema: Schema) -> tuple[tuple[str, ColumnType], ...]:
@@ -262,6 +283,9 @@ def _try_out(predicate: Filter, schema: Schema) -> None:
     columns = [c for c in schema.columns if c.name in predicate.columns | left.columns]
     nulls = [seen(pa.nulls(1, c.type.arrow), c.type) for c in columns]
     row = pa.RecordBatch.from_arrays(nulls, names=[c.name for c in columns])
+    if left.whole is not None:
+        _try_whole(left.whole, row)
+        return
     try:
         _evaluated(left.expression, row)
     except InvalidArgument as error:
@@ -274,3 +298,11 @@ def _try_out(predicate: Filter, schema: Schema) -> None:
         counted = np.ones(1, np.bool_) if predicate.guard is None else _evaluated(predicate.guard, row)
         if counted[0]:
             _evaluated(predicate.expression, row)
+
+
+def _try_whole(whole: Whole, row: pa.RecordBatch) -> None:
+    """The same of an expression that sees nested columns; a row of which it fails is none of any table."""
+    try:
+        _evaluated(whole.expression, whole.nulls(row.slice(0, 0)))
+    except InvalidArgument as unbound:
+        raise InvalidArgument(f"{unbound}; {ASKS}") from None

@@ -43,7 +43,7 @@ def rewritten(
     type of a column, for constants that are not of it; None: not known.  ``InvalidArgument`` for those that
     no cell can be.
     """
-    flat = _null_tests(_flat_references(words), null_test)
+    flat = _null_tests(_fields(_flat_references(words), batch), null_test)
     given = batch.columns
     columns = [plain(column) for column in given]
     _mean(flat, columns, type_of)
@@ -65,6 +65,22 @@ def _flat_references(words: Words) -> Words:
             word, value = "field_ref", ".".join(next(rest)[1] for _ in range(int(value)))
         flat.append((word, value))
     return flat
+
+
+def _fields(words: Words, batch: pa.RecordBatch) -> Words:
+    """``pc.struct_field(pc.field("a"), "b")`` as the column "a.b"; the same list where there is none."""
+    made: Words = []
+    for word in words:
+        made.append(word)
+        if word != ("end", "struct_field") or len(made) < 4:
+            continue
+        call, (kind, name), (_, options), _ = made[-4:]
+        if call != ("call", "struct_field") or kind != "field_ref":
+            continue
+        path = batch.column(int(options)).field("field_ref")[0].as_py()
+        if path.startswith(".") and not {"[", "\\"} & set(path):  # by names, all of them plain
+            made[-4:] = [("field_ref", name + path)]
+    return words if len(made) == len(words) else made
 
 
 def _null_tests(words: Words, null_test: NullTest) -> Words:

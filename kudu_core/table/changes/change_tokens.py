@@ -62,6 +62,8 @@ class ChangeToken:
     """As of a ``ScanToken``."""
     seen: tuple[int | NestedColumn, ...] | None = None
     """As of a ``ScanToken``."""
+    where_nested: tuple[NestedColumn, ...] = ()
+    """As of a ``ScanToken``."""
 
 
 def change_tokens(
@@ -170,6 +172,7 @@ def _token(
         column_ids=tuple(c.id for c in plan.columns),
         where=None if plan.filter is None else expression_bytes(plan.filter.expression),
         where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
+        where_nested=() if plan.filter is None else plan.filter.nested,
         rows=rows,
         stored=plan.stored,
         seen=told_seen(plan.seen),

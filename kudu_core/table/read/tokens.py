@@ -67,6 +67,8 @@ class ScanToken:
     """Rows as they are stored, not as their user declared them: for backups."""
     seen: tuple[int | NestedColumn, ...] | None = None
     """What users see of the columns, by their ids where it is one of them; None: these."""
+    where_nested: tuple[NestedColumn, ...] = ()
+    """The nested columns that the predicate reads, each stored by some of ``where_columns``."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -172,6 +174,7 @@ def _tokens(
                 column_ids=tuple(c.id for c in plan.columns),
                 where=where,
                 where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
+                where_nested=() if plan.filter is None else plan.filter.nested,
                 lower=lower,
                 upper=upper,
                 batch_rows=plan.batch_rows,

@@ -108,6 +108,18 @@ def test_a_slice_of_large_lists_of_other_numbers_is_that_slice(make: Make) -> No
     assert table.scan(["c"], order="key").to_pylist() == [{"c": [2, 3]}, {"c": [4]}]
 
 
+@pytest.mark.parametrize("views", [pa.list_view, pa.large_list_view])
+def test_views_of_other_numbers_keep_what_follows_an_empty_list(make: Make, views: Any) -> None:
+    """Arrow's own cast loses it."""
+    table = make(pa.schema([("k", pa.int64()), ("c", pa.list_(pa.int64())), ("w", views(pa.int64()))]))
+    cells = [[7], [], [None, 1], None, [2]]
+    given = pa.array(cells, views(pa.int16())).slice(1)
+    table.insert({"k": range(4), "c": given, "w": given})
+    table.update([{"k": 3, "w": [5, None]}])
+    assert table.scan(["c"], order="key").to_table()["c"].to_pylist() == cells[1:]
+    assert table.scan(["w"], order="key").to_table()["w"].to_pylist() == [*cells[1:4], [5, None]]
+
+
 def test_a_field_is_set_by_text_too(make: Make) -> None:
     parts = pa.struct([("d", pa.date32()), ("t", pa.time32("s"))])
     table = make(pa.schema([("k", pa.int64()), ("s", parts)]))

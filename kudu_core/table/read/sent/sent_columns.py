@@ -35,6 +35,8 @@ class NamedColumns(Protocol):
     @property
     def where_columns(self) -> tuple[tuple[str, int], ...]: ...
     @property
+    def where_nested(self) -> tuple[NestedColumn, ...]: ...
+    @property
     def seen(self) -> tuple[int | NestedColumn, ...] | None: ...
 
 
@@ -53,7 +55,9 @@ def columns_of_today(
         if column is None:
             raise SchemaMismatch(f"column {name!r} of the {of} was dropped; plan the scan again")
         columns[column_id] = replace(column, name=name)
-    nested = (one for one in sent.seen or () if isinstance(one, NestedColumn) and not one.is_part)
+    nested = [one for one in sent.seen or () if isinstance(one, NestedColumn) and not one.is_part]
+    known = {one.name for one in nested}
+    nested += [one for one in sent.where_nested if one.name not in known]  # some may be fields of a struct
     planned = Schema(
         schema.version, tuple(columns.values()), schema.key_ids, schema.next_id, tuple(nested)
     )

@@ -29,6 +29,7 @@ class SentScan:
     where: bytes | None
     """The predicate in pyarrow's own serialised form."""
     where_columns: tuple[tuple[str, int], ...]
+    where_nested: tuple[NestedColumn, ...]
     lower: bytes | None
     upper: bytes | None
     implied: tuple[bool, bool]
@@ -49,6 +50,7 @@ class SentScan:
             column_ids=tuple(column.id for column in plan.columns),
             where=None if plan.filter is None else expression_bytes(plan.filter.expression),
             where_columns=tuple((name, plan.schema.by_name[name].id) for name in tested),
+            where_nested=() if plan.filter is None else plan.filter.nested,
             lower=plan.lower, upper=plan.upper, implied=plan.implied, ordered=plan.ordered,
             limit=plan.limit, batch_rows=plan.batch_rows, tablet_ids=plan.tablet_ids,
             dictionary=plan.dictionary, seen=told_seen(plan.seen), stored=plan.stored,
