@@ -176,6 +176,11 @@ class Schema:
         return RowCodec(self.columns, self.key_columns, frozenset(self.leaf_of), self.required_leaves)
 
     @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What others have made for this schema, and keep as long as it lives."""
+        return {}
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Of the stored columns."""
         return tuple(column.name for column in self.columns)

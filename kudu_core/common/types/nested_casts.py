@@ -143,7 +143,7 @@ def _list(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Arr
             return views.from_arrays(*parts, made, type=wanted, mask=mask)
         whole = pa.LargeListArray.from_arrays(ends, made, pa.large_list(_field(wanted)), mask=mask)
         return whole if whole.type == wanted else pc.cast(whole, wanted)
-    except (pa.ArrowMemoryError, CellRefused):
+    except (pa.ArrowMemoryError, SchemaMismatch):
         raise
     except (pa.ArrowException, ValueError) as error:
         raise _misfit(array, wanted, name, error) from None

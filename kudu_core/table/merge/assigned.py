@@ -46,7 +46,7 @@ class Assigned:
                     f"{place}: {name!r} is a key column; a key does not change, and a new row has that given"
                 )
             if isinstance(value, pc.Expression):
-                expressions[name] = sided(value, bare)
+                expressions[name] = sided(schema, value, bare)
             else:
                 literals[name] = value
         made = Assigned(schema, place, expressions, literals, _cells(schema, literals, place))

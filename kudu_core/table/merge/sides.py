@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.schema.schema import Schema
+from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where import expressions
 from kudu_core.common.where.filter_lists import read_lists
 from kudu_core.common.where.given import AsGiven
@@ -25,8 +25,8 @@ from kudu_core.errors import InvalidArgument
 
 OLD = "old"
 NEW = "new"
-KNOWN_BYTES = 4096
-"""An expression that is written down in no more is kept."""
+KNOWN, KNOWN_BYTES = 256, 4096
+"""So many expressions are kept with a schema, of those that are written down in no more bytes."""
 _ROW = "row"
 """A column that every batch has, since Arrow counts no rows of none."""
 _PASSES = "passes"
@@ -74,25 +74,32 @@ class Sided:
         return _renamed(self.expression, lambda name: name.removeprefix(f"{OLD}."))
 
 
-def sided(expression: pc.Expression, bare: str) -> Sided:
-    """An expression as a caller gives it.  ``bare``: the side of columns that are named without one."""
+def sided(schema: Schema, expression: pc.Expression, bare: str) -> Sided:
+    """An expression as a caller gives it, for rows of a table.
 
+    ``bare``: the side of columns that are named without one.
+    """
     raw = expressions.serialised(expression)
-    return _known(raw.to_pybytes(), bare) if raw.size <= KNOWN_BYTES else _sided(expression, bare)
+    if raw.size > KNOWN_BYTES:
+        return _sided(schema, expression, bare)
+    known, asked = schema.kept, ("sided", bare, raw.to_pybytes())
+    made: Sided | None = known.get(asked)
+    if made is None:
+        if len(known) >= KNOWN:
+            known.clear()
+        made = known[asked] = _sided(schema, pc.Expression._deserialize(raw), bare)
+    return made
 
 
-@lru_cache(maxsize=256)
-def _known(raw: bytes, bare: str) -> Sided:
-    """The same of one that is asked for again and again."""
-    return _sided(pc.Expression._deserialize(pa.py_buffer(raw)), bare)
-
-
-def _sided(expression: pc.Expression, bare: str) -> Sided:
+def _sided(schema: Schema, expression: pc.Expression, bare: str) -> Sided:
     def named(name: str) -> str:
         side, dot, _ = name.partition(".")
         return name if dot and side in (OLD, NEW) else f"{bare}.{name}"
 
-    given, _ = AsGiven(expression, None).of_stored_types(lambda _: None)
+    def type_of(name: str) -> ColumnType | None:
+        return schema.type_of(named(name).partition(".")[2])
+
+    given, _ = AsGiven(expression, None).of_stored_types(lambda _: None, type_of)
     made = _renamed(given.expression, named)
     names = expressions.field_names(made)
     return Sided(made, _of_side(names, OLD), _of_side(names, NEW))
@@ -103,10 +110,10 @@ def condition(schema: Schema, where: Any, bare: str, place: str) -> Sided | None
     if where is None:
         return None
     if isinstance(where, pc.Expression):
-        return sided(where, bare)
+        return sided(schema, where, bare)
     if isinstance(where, list | tuple):
         listed = read_lists(where, schema)
-        return None if listed is None else sided(expressions.spelled(listed), bare)
+        return None if listed is None else sided(schema, expressions.spelled(listed), bare)
     raise InvalidArgument(f"{place}: a condition is a pyarrow.compute expression, not {where!r}")
 
 

@@ -5,7 +5,7 @@ The predicate is evaluated under the mutexes, against the newest applied state (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ from kudu_core.common.types.scalars import stored_scalar
 from kudu_core.common.where import keybounds
 from kudu_core.common.where.expressions import parse, references
 from kudu_core.common.where.given import AsGiven
+from kudu_core.common.where.nested.whole import Whole, evaluated, nested_of
 from kudu_core.common.where.seen import seen
-from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
+from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.plan import kept_filters, prune_tablets
@@ -113,12 +114,15 @@ class NewValues:
 
     schema: Schema
     names: tuple[str, ...]
-    """Of the columns that get new values, as they were given."""
+    """Of the stored columns that get new values."""
     literals: dict[str, Any]
     """As they were given."""
     cells: dict[str, ColumnBuffers]
     """Of each literal one cell, which every row gets."""
     expressions: dict[str, pc.Expression]
+    """By the names of stored columns, or of nested ones."""
+    wholes: dict[str, Whole]
+    """Those of the expressions that see nested columns, as they are evaluated."""
     read: tuple[StoredColumn, ...]
     """What is read of the old rows: the key, and the columns that the expressions name."""
 
@@ -128,21 +132,28 @@ class NewValues:
         literals: dict[str, Any] = {}
         cells: dict[str, ColumnBuffers] = {}
         expressions: dict[str, pc.Expression] = {}
+        wholes: dict[str, Whole] = {}
         names: set[str] = set(schema.key_names)
-        for name, value in _flat_values(schema, set_).items():
-            column = schema.column(name)
-            if column.id in schema.key_ids:
+        made_names: list[str] = []
+        flat, computed = _flat_values(schema, set_)
+        for name, value in (flat | computed).items():
+            if name in schema.by_name and schema.by_name[name].id in schema.key_ids:
                 raise InvalidArgument(
                     f"{name!r} is a key column; a key does not change: delete and insert the row"
                 )
             if isinstance(value, pc.Expression):
                 value = _flat_expression(value, schema)
-                names.update(_names(value, schema))
                 expressions[name] = value
+                whole, read_of = _seen_expression(value, schema)
+                names.update(read_of)
+                if whole is not None:
+                    wholes[name] = whole
+                made_names += _stored_names(schema, name)
             else:
-                literals[name], cells[name] = value, _cell(schema, column, value)
+                literals[name], cells[name] = value, _cell(schema, schema.column(name), value)
+                made_names.append(name)
         read = tuple(c for c in schema.columns if c.name in names) if expressions else schema.key_columns
-        made = NewValues(schema, (*cells, *expressions), literals, cells, expressions, read)
+        made = NewValues(schema, tuple(made_names), literals, cells, expressions, wholes, read)
         if expressions:
             made._computed(pa.RecordBatch.from_pylist([], schema=_seen_schema(read)))
         return made
@@ -184,28 +195,31 @@ class NewValues:
 
     def _computed(self, old: pa.RecordBatch) -> dict[int, ColumnBuffers]:
         """What the expressions give for rows."""
-        import pyarrow.acero as acero
-
+        arrays = []
         try:
-            table = pa.Table.from_batches([old])
-            source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-            options = acero.ProjectNodeOptions([*self.expressions.values()], [*self.expressions])
-            project = acero.Declaration("project", options, inputs=[source])
-            new = project.to_table(use_threads=False).combine_chunks()
-        except pa.ArrowMemoryError:
-            raise
-        except pa.ArrowException as exc:
-            raise InvalidArgument(f"set: {exc}") from exc
-        batches = new.to_batches()
-        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=new.schema)
-        return conform(self.schema, batch, required=(), stored=True).block.columns
+            for name, expression in self.expressions.items():
+                whole = self.wholes.get(name)
+                if whole is None:
+                    arrays.append(evaluated(expression, old))
+                else:
+                    arrays.append(evaluated(whole.expression, whole.extended(old)))
+            batch = pa.RecordBatch.from_arrays(arrays, names=[*self.expressions])
+            return conform(self.schema, batch, required=(), stored=True).block.columns
+        except (InvalidArgument, SchemaMismatch) as error:
+            raise type(error)(f"set: {error}") from None
 
 
-def _flat_values(schema: Schema, set_: dict[str, Any]) -> dict[str, Any]:
-    """``set=`` by the names of stored columns: a nested column's value as its leaves."""
+def _flat_values(
+    schema: Schema, set_: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, pc.Expression]]:
+    """``set=`` by the names of stored columns, a nested column's value as its leaves; and what computes
+    nested columns, by their names."""
     if not schema.nested:
-        return set_
+        for name in set_:
+            schema.column(name)
+        return set_, {}
     flat: dict[str, Any] = {}
+    computed: dict[str, pc.Expression] = {}
     parts: dict[str, list[Any]] = {}
     flags: set[str] = set()
     for name, value in set_.items():
@@ -216,21 +230,45 @@ def _flat_values(schema: Schema, set_: dict[str, Any]) -> dict[str, Any]:
             flags.update(flags_around(schema, name))
             continue
         if isinstance(value, pc.Expression):
-            raise NotSupported(
-                f"set: {name!r} is {nested.type}, which no expression makes; give a value, or set its "
-                f'fields, as "{name}.x"'
-            )
+            computed[name] = value
+            flags.update(flags_around(schema, name))
+            continue
         parts[name] = [value]
     if parts:
         [batch] = batches(parts, schema)
         cells, _, _ = flat_batch(schema, batch, beside=flat)
-        twice = flat.keys() & set(cells.schema.names)
-        if twice:
-            raise InvalidArgument(f"set: {min(twice)!r} is given twice, also as a field of another")
+        _check_once(flat, cells.schema.names)
         flat.update({leaf: cells.column(leaf)[0] for leaf in cells.schema.names})
-    flags -= flat.keys()
-    needed_leaves(schema, flags, flat)
-    return flat | dict.fromkeys(flags, False)
+    made = set(flat)
+    for name in computed:
+        leaves = [leaf for leaf in _stored_names(schema, name) if leaf not in flags]
+        _check_once(made, leaves)
+        made.update(leaves)
+    flags -= made
+    needed_leaves(schema, flags, made)
+    return flat | dict.fromkeys(flags, False), computed
+
+
+def _check_once(given: Collection[str], more: Iterable[str]) -> None:
+    twice = set(given) & set(more)
+    if twice:
+        raise InvalidArgument(f"set: {min(twice)!r} is given twice, also as a field of another")
+
+
+def _stored_names(schema: Schema, name: str) -> list[str]:
+    """The stored columns that one has, flat or nested."""
+    nested = nested_of(schema, name)
+    return [name] if nested is None else [schema.by_id[id_].name for id_ in nested.ids]
+
+
+def _seen_expression(expression: pc.Expression, schema: Schema) -> tuple[Whole | None, set[str]]:
+    """An expression with the nested columns that it sees, and the stored columns that it reads."""
+    names = set(_names(expression, schema))
+    try:
+        whole = Whole.of(expression, sorted(names), schema) if schema.nested else None
+    except InvalidArgument as error:
+        raise InvalidArgument(f"set: {error}") from None
+    return whole, {stored for name in names for stored in _stored_names(schema, name)}
 
 
 def _seen_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
@@ -253,7 +291,8 @@ def _names(expression: pc.Expression, schema: Schema) -> Iterable[str]:
         return schema.names
     found = references(node)
     for name in sorted(found):
-        schema.column(name)
+        if nested_of(schema, name) is None:
+            schema.column(name)
     return found
 
 

@@ -122,8 +122,8 @@ def test_set_addresses_a_column_or_a_field(table: kc.Table) -> None:
     assert table.get(1, ["a"]) == {"a": {"b": None, "c": ["q"]}}, "who sets a field makes the struct"
     table.update(where=F("k") == 2, set={"a.b": 3})
     assert table.get(2, ["a"]) == {"a": {"b": 3, "c": None}}
-    with pytest.raises(kc.NotSupported, match="'v'"):
-        table.update(where=one, set={"v": F("v")})
+    table.update(where=one, set={"v": F("v"), "a": F("a")})
+    assert table.get(1, ["v"]) == {"v": [3.0, 2.0, 1.0]}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

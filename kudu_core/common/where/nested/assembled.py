@@ -22,7 +22,8 @@ _t = pa.types
 
 
 def seen_type(type_: pa.DataType) -> pa.DataType:
-    """The type that expressions see: that of the stored values, in lists of the plain kinds."""
+    """The type that expressions see: that of the stored values, in lists of the plain kinds.  All of it takes
+    NULL, since to Arrow a list of what takes none is of another type."""
     if not is_nested(type_):
         flat = ColumnType.from_arrow(type_)
         return flat.value.declared if is_seen_as_declared(flat) else flat.arrow
@@ -30,7 +31,8 @@ def seen_type(type_: pa.DataType) -> pa.DataType:
     if _t.is_struct(type_):
         return pa.struct([_seen_field(field) for field in type_])
     if _t.is_map(type_):
-        return pa.map_(_seen_field(type_.key_field), _seen_field(type_.item_field))
+        key = pa.field(type_.key_field.name, seen_type(type_.key_field.type), False)
+        return pa.map_(key, _seen_field(type_.item_field))
     if _t.is_fixed_size_list(type_):
         return pa.list_(_seen_field(type_.value_field), type_.list_size)
     is_large = _t.is_large_list(type_) or _t.is_large_list_view(type_)
@@ -38,7 +40,7 @@ def seen_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _seen_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, seen_type(field.type), field.nullable)
+    return pa.field(field.name, seen_type(field.type))
 
 
 def seen_node(node: NestedNode) -> NestedNode:
