@@ -28,7 +28,7 @@ from tests.support.differential.cases import (
 from tests.support.differential.drawing import random_case
 from tests.support.differential.drawing_merges import merging_case
 from tests.support.differential.grounds import Folder, Ground, Store
-from tests.support.differential.pair import replay
+from tests.support.differential.replaying import replay
 from tests.support.differential.shaped import SHAPED, shaped_case
 from tests.support.differential.shrinking import failure_of, shrink
 

@@ -9,6 +9,7 @@ import tempfile
 import time
 from typing import Any, Protocol
 
+from kudu_core.common.run.clock import Clock
 from kudu_core.objects.api import Requests
 from tests.support.objects.fates import OF_READS, OF_WRITES, Rule
 from tests.support.objects.faulty import FaultyStore
@@ -18,6 +19,8 @@ from tests.support.objects.tables import end_lease, guard_deletes
 _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Nothing here is about power cuts: where an fsync costs nothing there is time for more steps."""
 
+LONGEST_WAIT_S = 0.001
+
 
 class Ground(Protocol):
     """See the module."""
@@ -25,6 +28,9 @@ class Ground(Protocol):
     path: str
     how: dict[str, Any]
     """How tables there are made and opened, beside their path."""
+
+    def clock(self) -> Clock:
+        """By which a table there works in the background."""
 
     def crash(self, rng: random.Random) -> None:
         """Whoever has the table open is gone; another process comes to what it left."""
@@ -44,6 +50,9 @@ class Folder:
         self.path = f"{self._directory}/t"
         self._left: list[str] = []
 
+    def clock(self) -> Clock:
+        return Clock()
+
     def crash(self, rng: random.Random) -> None:
         """All of it is there: ``write`` has happened, and this is no power cut."""
         path = f"{self._directory}/t-{rng.getrandbits(40):x}"
@@ -57,6 +66,13 @@ class Folder:
 
     def end(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class Impatient(Clock):
+    """The machine's clocks, but nobody waits for long, whatever the store asked for."""
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(min(seconds, LONGEST_WAIT_S))
 
 
 class Store:
@@ -77,6 +93,9 @@ class Store:
         self.faulty = FaultyStore(self.memory, rules if odds else [], seed=seed)
         requests: Requests = self.faulty
         self.how = {"_requests": requests}
+
+    def clock(self) -> Clock:
+        return Impatient()
 
     def crash(self, rng: random.Random) -> None:
         """What is under way goes on, and may land at any time later."""

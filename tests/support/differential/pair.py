@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +24,6 @@ from tests.support.differential.cases import (
     Case,
     DeleteWhere,
     Disagree,
-    Do,
     Invalid,
     Predicate,
     Step,
@@ -38,7 +35,7 @@ from tests.support.differential.cases import (
 )
 from tests.support.differential.changing import ChangesLook
 from tests.support.differential.distributed import job_of
-from tests.support.differential.grounds import Folder, Ground
+from tests.support.differential.grounds import Ground
 from tests.support.differential.looking import Look, check_refused, check_state
 from tests.support.differential.merges import DOING
 from tests.support.differential.predicates import argument, expression
@@ -47,46 +44,6 @@ from tests.support.inside import engine_of, oldest_ts_of
 from tests.support.models.model import Key, Outcome, State, TableModel, Timeline, order_of
 
 Cell = Any
-
-
-def replay(case: Case, seconds: float = float("inf"), ground: Ground | None = None) -> int:
-    """Run a case against the model.  Returns how many steps it did; ``Disagree`` says where it failed.
-
-    ``ground``: an empty one, where its table is to be; None: in a folder.
-    """
-    ground = ground or Folder()
-    before = os.environ.pop("KUDU_CORE_CHECK", None)
-    if case.check:
-        os.environ["KUDU_CORE_CHECK"] = "1"
-    until, done = time.monotonic() + seconds, 0
-    try:
-        with Pair(case, ground) as pair:
-            for number, step in enumerate(case.steps):
-                if time.monotonic() > until:
-                    break
-                with _telling(f"step {number}, {type(step).__name__}"):
-                    pair.do(step)
-                    pair.look(random.Random(step.look))
-                done += 1
-            with _telling("at the end"):
-                pair.do(Do("reopen"))
-                pair.look(random.Random(0), thorough=True)
-    finally:
-        os.environ.pop("KUDU_CORE_CHECK", None)
-        if before is not None:
-            os.environ["KUDU_CORE_CHECK"] = before
-        ground.end()
-    return done
-
-
-@contextmanager
-def _telling(where: str) -> Iterator[None]:
-    try:
-        yield
-    except Disagree as error:
-        raise Disagree(f"{where}: {error}") from error
-    except Exception as error:
-        raise Disagree(f"{where}: {type(error).__name__}: {error}") from error
 
 
 @dataclass
@@ -121,7 +78,7 @@ class Pair:
         self.pinned: Pinned | None = None
         self.reader: kc.Table | None = None
         self.manual = case.options.get("maintenance") == "manual"
-        self.clock: Clock = ManualClock() if self.manual else Clock()
+        self.clock: Clock = ManualClock() if self.manual else ground.clock()
         partition_by: list[Any] = [kc.HashPartition(names, buckets) for names, buckets in case.hashes]
         if case.ranges:
             type_ = case.by_name(case.key[0]).arrow
@@ -330,6 +287,11 @@ class Pair:
             self.look_back(rng)
         for _ in range(6 if thorough else rng.choice((0, 0, 0, 1))):
             self.look_at_changes(rng)
+
+    def glance(self, rng: random.Random) -> None:
+        """Compare all rows as they are now."""
+        self.floor.check(self)
+        Look(self, self.table, rng, self.model.state(), None).whole()
 
     def look_back(self, rng: random.Random) -> None:
         """One past moment, given in one of the ways in which ``at`` takes it."""

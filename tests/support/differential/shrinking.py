@@ -19,7 +19,7 @@ from tests.support.differential.cases import (
     Write,
 )
 from tests.support.differential.grounds import Ground
-from tests.support.differential.pair import replay
+from tests.support.differential.replaying import replay
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60.0) -> Case:
@@ -79,10 +79,10 @@ def _with_smaller_step(
     return case
 
 
-def failure_of(case: Case, ground: Ground | None = None) -> str | None:
-    """Why a case fails, or None.  ``ground``: as of ``replay``."""
+def failure_of(case: Case, ground: Ground | None = None, looks: float = 1.0) -> str | None:
+    """Why a case fails, or None.  ``ground``, ``looks``: as of ``replay``."""
     try:
-        replay(case, ground=ground)
+        replay(case, ground=ground, looks=looks)
     except Disagree as error:
         return str(error)
     return None
