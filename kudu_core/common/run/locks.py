@@ -36,7 +36,8 @@ The order of the locks is in docs/ARCHITECTURE.md, section 7.  Under these none 
 * held for a moment: ``Pins._mutex``, ``Pool._lock``, ``Slots._mutex``,
   ``Tablet._numbers``, ``Throttle._mutex``, ``Journal._mutex``, ``Closing._mutex``,
   ``Lane._failed_mutex``, ``CompactionLane._beginning``, ``Handle._exchange_mutex``, ``Tally._mutex``,
-  ``ObjectFiles._mutex``, ``AskedPieces._mutex``, ``StoreHome._mutex``, ``PieceCache._mutex``;
+  ``ObjectFiles._mutex``, ``AskedPieces._mutex``, ``KeptPieces._mutex``, ``StoreHome._mutex``,
+  ``PieceCache._mutex``;
 * held while another open table is made, which has locks of its own: ``Handle._refresh_mutex``, of a reader,
   and that of ``engines/spark/cache.py``, taken before it.
 

@@ -89,7 +89,14 @@ class ObjectFiles:
         with self._mutex:
             if (path, size) in self._coming or len(self._coming) >= MOST_COMING:
                 return
-            self._coming[path, size] = self._pool.submit(lambda: self._reads.ends(path, name, size, tail))
+            opening = self._reads.opening  # now, and not when its turn comes
+            self._coming[path, size] = self._pool.submit(
+                lambda: self._reads.ends(path, name, size, tail, opening=opening)
+            )
+
+    def end_opening(self) -> None:
+        """The table is open: nothing more is kept of what is read."""
+        self._reads.opening = False
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         return self._store.read_bytes(self.name_of(path), limit)
@@ -252,7 +259,7 @@ class _ReadObject:
                 found = self._arrived((begin, length), keep=(begin, length) != (offset, n))
                 if found is not None:
                     return found[offset - begin : offset - begin + n]
-        return self._fetched([(offset, n)])[0]
+        return self._fetched([(offset, n)], self._reads.opening)[0]
 
     def _arrived(self, piece: tuple[int, int], *, keep: bool) -> bytes | None:
         """What was asked for, once it is there; None where it has to be asked for anew."""
@@ -279,7 +286,8 @@ class _ReadObject:
                 return False
         if any(begin <= offset and offset + n <= begin + length for begin, length in list(self._asked)):
             return False
-        self._asked[offset, n] = self._pool.submit(lambda: self._fetched([(offset, n)])[0])
+        opening = self._reads.opening
+        self._asked[offset, n] = self._pool.submit(lambda: self._fetched([(offset, n)], opening)[0])
         self._pieces.note(self._asked, (offset, n))
         return True
 
@@ -304,10 +312,11 @@ class _ReadObject:
         if coming is not None:
             with suppress(StoreError):  # as in _arrived
                 return coming.result()
-        return self._reads.ends(self._path, self._name, self._size, tail)
+        opening = self._reads.opening
+        return self._reads.ends(self._path, self._name, self._size, tail, opening=opening)
 
-    def _fetched(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        return self._reads.ranges(self._path, self._name, self._size, ranges)
+    def _fetched(self, ranges: list[tuple[int, int]], opening: bool) -> list[bytes]:
+        return self._reads.ranges(self._path, self._name, self._size, ranges, opening=opening)
 
     def close(self) -> None:
         self._closed = True

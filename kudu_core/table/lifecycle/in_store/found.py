@@ -10,6 +10,7 @@ from kudu_core._ext.base.crc32c import crc32c
 from kudu_core.errors import Corruption
 from kudu_core.objects.cache_options import cache_of
 from kudu_core.objects.files.file_ends import Reads
+from kudu_core.objects.files.kept_pieces import KeptPieces
 from kudu_core.objects.files.object_files import ObjectFiles
 from kudu_core.table.lifecycle.checks import is_alteration
 from kudu_core.table.lifecycle.in_store.table_object import place_of
@@ -50,6 +51,8 @@ class Known:
     """By tablet, the last one."""
     log: dict[int, bytes] = field(default_factory=dict)
     """Objects of the log by number, as far as they were read and were history then (protocol B9)."""
+    pieces: KeptPieces = field(default_factory=KeptPieces)
+    """Of files."""
 
     def keep(self, state: TableState, snapshots: Mapping[int, TabletState], log: Mapping[int, bytes]) -> None:
         """After a picture was made of these."""
@@ -59,9 +62,12 @@ class Known:
         self.log = dict(log) if sum(map(len, log.values())) <= MOST_LOG_BYTES else {}
 
 
-def files_of(store: ObjectStore, root: str, uuid: bytes, pool: Pool) -> ObjectFiles:
+def files_of(
+    store: ObjectStore, root: str, uuid: bytes, pool: Pool, known: Known | None = None
+) -> ObjectFiles:
     """The data files of a table."""
-    return ObjectFiles(store, root, pool, Reads(store, cache_of(store.storage_options), uuid.hex()))
+    kept = None if known is None else known.pieces
+    return ObjectFiles(store, root, pool, Reads(store, cache_of(store.storage_options), uuid.hex(), kept))
 
 
 def tail_of(

@@ -127,12 +127,13 @@ class StoreReader:
         end = ReadEnd(tail.committed_ts, state.epoch, settled=0 < state.clean_end == tail.next_number)
         if unreplayed is not None:
             end.stop_at(unreplayed)
+        files = files_of(store, root, state.uuid, self._pool, self._known)
         engine = Engine(
             TableObject(store, root, whole, version, clock=self._clock, new_id=new_id),
             whole,
             contents,
             path=root,
-            fs=files_of(store, root, state.uuid, self._pool),
+            fs=files,
             options=whole.options.overridden(self._options),
             clock=self._clock,
             listener=self._listener,
@@ -146,9 +147,12 @@ class StoreReader:
             )
             if replayed is None:
                 raise _Shortened
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Corruption):
+                self._known = Known()  # of what was kept, if it was kept so
             engine.discard()
             raise
+        files.end_opening()
         self._newest = asked_s, state, tail.next_number
         return engine, replayed
 
