@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kudu_core.errors import Closed, Corruption, NotSupported
+from kudu_core.errors import Closed, Corruption, NotSupported, StoreError
 from kudu_core.rowset.disk.deltastore import DeltaStore
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def warm(old: DiskRowSet | None, new: DiskRowSet | None) -> None:
     """``old``: the version that ``new`` has replaced; None: there is none, or none any more."""
     if old is None or new is None:
         return
-    with suppress(OSError, MemoryError, Corruption, Closed, NotSupported):
+    with suppress(OSError, StoreError, MemoryError, Corruption, Closed, NotSupported):
         known = old.base.opened
         if known is None:
             return  # nobody has read it

@@ -15,6 +15,7 @@ from kudu_core.cfile.files.rows_writer import RowsFileSpec, write_rows_file
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.errors import StoreError
 from kudu_core.options import Options
 from kudu_core.rowset.rows.meta import FileRef, RowSetMeta
 
@@ -129,3 +130,5 @@ def discard(fs: FileSystem, paths: list[str]) -> None:
             fs.unlink(path, missing_ok=True)
         except OSError:
             continue
+        except StoreError:
+            return  # the others would wait as long for the same answer

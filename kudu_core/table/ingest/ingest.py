@@ -26,7 +26,7 @@ import numpy as np
 
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import HeldLocks
-from kudu_core.errors import Conflict, Fenced, Poisoned, RowErrors
+from kudu_core.errors import Conflict, Fenced, Poisoned, RowErrors, StoreError
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.disk.warming import warm
 from kudu_core.rowset.memory.growing import StoreFull
@@ -226,7 +226,7 @@ def staging_of(engine: Engine) -> Iterator[str]:
     try:
         yield staging
     finally:
-        with suppress(OSError, Poisoned, Fenced):  # the write has succeeded or failed by itself
+        with suppress(OSError, StoreError, Poisoned, Fenced):  # the write has succeeded or failed by itself
             engine.home.end_staging(staging)
 
 

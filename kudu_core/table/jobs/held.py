@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kudu_core.common.idempotence.fingerprint import NO_ROWS
-from kudu_core.errors import Corruption, InvalidArgument, RowErrors
+from kudu_core.errors import Corruption, InvalidArgument, RowErrors, StoreError
 from kudu_core.fs.base import NoFolder
 from kudu_core.table.jobs.apply_job import another_table, apply_runs, seal
 from kudu_core.table.jobs.commit import commit_job, committed, opened_for, stager
@@ -92,7 +92,7 @@ def _keep(job: Job, attempt: JobStager, error: BaseException) -> None:
     """Stage what was held, for ``resume``, unless it was applied and its folder is gone."""
     try:
         seal(job, attempt.finish())
-    except (OSError, Corruption) as problem:
+    except (OSError, StoreError, Corruption) as problem:
         if not isinstance(problem, FileNotFoundError | NoFolder):
             error.add_note(f"The rows could not be kept for kudu_core.spark.commit: {problem}")
 

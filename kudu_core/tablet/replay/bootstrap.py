@@ -18,7 +18,7 @@ from kudu_core.common.idempotence.writers import GIVEN_UP, AppliedWrite, Txn, st
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.ordering import distinct
 from kudu_core.common.schema.schema import Schema
-from kudu_core.errors import Closed, Corruption, Fenced, KuduError, MemoryLimit, Poisoned
+from kudu_core.errors import Closed, Corruption, Fenced, KuduError, MemoryLimit, Poisoned, StoreError
 from kudu_core.fs.missing import FileMissing
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
@@ -30,8 +30,8 @@ from kudu_core.tablet.store.tablet import Tablet
 from kudu_core.tablet.view.view import locate_newest
 from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, LogChanged, Record
 
-PASSING = (OSError, FileMissing, LogChanged, Closed, Fenced, MemoryLimit, Poisoned)
-"""Not a record's fault: files that have moved on, the machine, another writer."""
+PASSING = (OSError, StoreError, FileMissing, LogChanged, Closed, Fenced, MemoryLimit, Poisoned)
+"""Not a record's fault: files that have moved on, the machine, the store, another writer."""
 
 
 def _check_new(

@@ -104,7 +104,7 @@ def replay_log(
 
     Raises
     ------
-    OSError, Corruption of a data file, MemoryLimit
+    OSError, StoreError, Corruption of a data file, MemoryLimit
         Not the record's fault; opening again does the same from the beginning.
     """
     waiting: deque[_Waiting] = deque()

@@ -36,6 +36,8 @@ class Failing:
         self._inner = inner
         self.error: Callable[[], Exception] | None = None
         self.applied = False
+        self.only = ""
+        """The end of the names of those objects that are meant, "" for all."""
 
     @contextmanager
     def out(self, outage: str, applied: bool) -> Iterator[None]:
@@ -51,7 +53,7 @@ class Failing:
             return real
 
         def asked(*arguments: object) -> object:
-            if self.error is None:
+            if self.error is None or not str(arguments[0]).endswith(self.only):
                 return real(*arguments)
             error = self.error()
             if self.applied and name == "put" and isinstance(error, Unknown):
@@ -168,3 +170,33 @@ def test_an_open_without_an_answer_for_its_lease_does_not_lock_out_the_next(
     with opened(memory, "rw", clock=clock) as table, pytest.raises(kc.Locked):
         table.upsert([{"k": 1, "v": 1}])
         opened(memory, "rw", clock=clock)
+
+
+@pytest.mark.parametrize("mode", ["r", "rw"])
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_a_store_that_fails_under_a_replay_is_no_fault_of_the_record(
+    outage: str, mode: str, clock: ManualClock
+) -> None:
+    """A record is looked up in files: where these cannot be read, nothing is left out, and nothing is told
+    to be damaged."""
+    memory = MemoryObjectStore()
+    with created(memory, clock=clock) as table:
+        table.upsert([{"k": n, "v": n} for n in range(1000)])
+        table.flush()
+        table.upsert([{"k": 5, "v": 55}])
+        failing = Failing(memory)
+        reader = opened(failing, clock=clock)  # type: ignore[arg-type]
+        table.insert([{"k": 2000, "v": 1}])
+        table.flush()
+        table.upsert([{"k": 2000, "v": 2}])
+        failing.only = ".rows"
+        with failing.out(outage, False), pytest.raises(StoreError):
+            reader.refresh()
+        assert reader.get(5) == {"k": 5, "v": 55}
+        reader.refresh()
+        assert reader.get(2000) == {"k": 2000, "v": 2}
+        reader.close()
+    with failing.out(outage, False), pytest.raises(StoreError):
+        opened(failing, mode, clock=clock)  # type: ignore[arg-type]
+    with opened(failing, mode, clock=clock) as again:  # type: ignore[arg-type]
+        assert again.get(2000) == {"k": 2000, "v": 2}

@@ -85,6 +85,13 @@ class StoreHome:
         return scratch_folder()
 
     def end_staging(self, folder: str) -> None:
+        try:
+            self._delete_unnamed(folder)
+        finally:
+            self._files.local.rmtree(folder)
+
+    def _delete_unnamed(self, folder: str) -> None:
+        """What an ingest that failed has written.  Where the store does not answer, the next opener does."""
         placed = self._engine.tablet_context.placed
         written = [] if placed is None else placed.pop(folder, [])
         if written and self._engine.poisoned is None:
@@ -95,7 +102,6 @@ class StoreHome:
                 for name in tablet.state.files | tablet.state.retired
             }
             self._delete(self._name_of(path) for path in written if path not in named)
-        self._files.local.rmtree(folder)
 
     # ---- checkpoints ----
 
