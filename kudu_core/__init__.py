@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.declare import Column
     from kudu_core.objects.check_store import StoreReport, check_store
     from kudu_core.options import Options
+    from kudu_core.sql.sql_text import expr
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
     from kudu_core.table.changes.change_tokens import ChangeToken
@@ -123,6 +124,7 @@ __all__ = [
     "list_tables",
     "new",
     "old",
+    "expr",
     "open_table",
     "rename_table",
     "repair",
@@ -159,6 +161,7 @@ _HOMES = {
     "list_tables": "table.lifecycle.manage.list_tables",
     "new": "table.merge.sides",
     "old": "table.merge.sides",
+    "expr": "sql.sql_text",
     "open_table": "table.entry",
     "rename_table": "table.lifecycle.manage.rename_table",
     "repair": "table.repair.repair",

@@ -23,7 +23,7 @@ __all__ = ["disk", "make", "others", "path", "small_segments", "table"]
 
 HERE = Path(__file__).parent
 ROOMS = (
-    "kernels", "common", "cfile", "wal", "fs", "rowset", "tablet", "table",
+    "kernels", "common", "sql", "cfile", "wal", "fs", "rowset", "tablet", "table",
     "stories", "crash", "interrupts", "hostile", "compat", "model", "objects", "spark", "lint",
 )  # fmt: skip
 

@@ -63,6 +63,7 @@ READING: dict[str, dict[str, str]] = {
         "common/schema/declare.py": "ColumnType's, of a type alone",
         "common/types/types.py": "ColumnType's, of a type alone",
         "common/types/nested_nodes.py": "ColumnType's, of a type alone",
+        "sql/named_columns.py": "ColumnType's, of a type alone",
         "common/types/nested_casts.py": "ColumnType's, of a type alone",
         "common/rows/nested_values.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",

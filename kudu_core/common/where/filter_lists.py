@@ -50,7 +50,9 @@ def read_lists(where: Any, schema: Schema) -> Node | None:
     None for an empty list.  ``InvalidArgument`` for what is no filter list, an unknown column or operator.
     """
     if isinstance(where, str | bytes) or not isinstance(where, Sequence):
-        raise InvalidArgument(f"where is a pyarrow.compute expression or a list of filters, not {where!r}")
+        raise InvalidArgument(
+            f"where is a pyarrow.compute expression, a list of filters or SQL text, not {where!r}"
+        )
     if not where:
         return None
     # One tuple alone, one list of tuples, or a list of lists.

@@ -47,7 +47,7 @@ class ReadOptions:
     path: str
     columns: list[str] | None
     where: Any
-    """JSON of pyarrow's filter lists, parsed but not yet in the columns' types."""
+    """JSON of pyarrow's filter lists, parsed but not yet in the columns' types; or SQL text."""
     at: int | datetime | None
     target_rows: int
     changes: bool = False
@@ -99,7 +99,7 @@ class ReadOptions:
             path=_path(given),
             storage=_storage(given),
             columns=_columns(_get(given, "columns")),
-            where=_json_filter(_get(given, "where")),
+            where=_filter(_get(given, "where")),
             at=at,
             target_rows=DEFAULT_TARGET_ROWS if target is None else _whole("targetRowsPerTask", target),
         )
@@ -112,8 +112,8 @@ class ReadOptions:
 
     def filter(self, schema: Schema) -> Any:
         """``where`` with its values in the columns' types."""
-        if not self.where:
-            return None
+        if not self.where or isinstance(self.where, str):
+            return self.where or None
         groups = self.where if isinstance(self.where[0][0], list) else [self.where]
         return [[_term(term, schema) for term in group] for group in groups]
 
@@ -291,6 +291,11 @@ def _json(name: str, text: str) -> Any:
         return json.loads(text, parse_float=Decimal)
     except ValueError as exc:
         raise InvalidArgument(f"{name} is no JSON: {exc}") from None
+
+
+def _filter(text: str | None) -> Any:
+    """What begins as a list is JSON, anything else SQL."""
+    return text if text is not None and not text.lstrip().startswith("[") else _json_filter(text)
 
 
 def _json_filter(text: str | None) -> Any:

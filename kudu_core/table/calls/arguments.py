@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
+from kudu_core.sql.sql_text import SqlExpression
+
 Mode: TypeAlias = Literal["r", "rw", "auto"]
 Order: TypeAlias = Literal["any", "key"]
 Images: TypeAlias = Literal["after", "both"]
@@ -62,8 +64,8 @@ Rows: TypeAlias = (
 )
 """Rows to write.  Text is an iterable for a checker; the call refuses it."""
 
-Where: TypeAlias = ExpressionLike | list[Any] | tuple[Any, ...] | bool
-"""A predicate: an expression, or filter lists."""
+Where: TypeAlias = ExpressionLike | list[Any] | tuple[Any, ...] | bool | str | SqlExpression
+"""A predicate: an expression, filter lists, or SQL text."""
 
 
 __all__ = [

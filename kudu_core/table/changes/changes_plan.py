@@ -13,6 +13,7 @@ from kudu_core.common.run.clock import time_of
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import ChangesLost, InvalidArgument, SnapshotTooOld
+from kudu_core.sql.where_text import without_text
 from kudu_core.table.changes.keyed import keys_of
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept, kept_filters
@@ -51,7 +52,7 @@ class ChangesRequest:
     def planned(self, schema: Schema) -> ChangesPlan:
         """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit."""
         columns, seen = picked(schema, self.columns, stored=self.stored)
-        where = compile_where(self.where, schema)
+        where = compile_where(without_text(self.where, schema), schema)
         keys = None if self.key is None else keys_of(schema, self.key)
         both = self.images == "both"
         return ChangesPlan(

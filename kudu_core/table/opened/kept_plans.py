@@ -13,6 +13,7 @@ from kudu_core.common.where import expressions
 from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.identity import identity_of, size_of
 from kudu_core.common.where.predicates import Filter, compile_given, compile_where
+from kudu_core.sql.where_text import is_text, text_identity, without_text
 
 if TYPE_CHECKING:
     from kudu_core.common.schema.schema import Schema
@@ -71,7 +72,7 @@ class KeptPlans(Generic[P]):
         self._plans = plans
 
     def predicate(self, where: Any) -> KeptPredicate[P]:
-        """A predicate, an expression or filter lists, checked and compiled (``compile_where``).
+        """A predicate, an expression, filter lists or SQL text, checked and compiled (``compile_where``).
 
         An expression is known by its serialised bytes, and what is kept is made of these: what the caller
         gave may refer to memory that changes.
@@ -86,11 +87,11 @@ class KeptPlans(Generic[P]):
                 found = KeptPredicate(compile_given(AsGiven.serialised(raw), self.schema), raw.size)
                 self._keep(known, found)
             return found
-        identity = identity_of(where)
+        identity = text_identity(where) if is_text(where) else identity_of(where)
         found = None if identity is None else self._predicates.get(identity)
         if found is None:
             size = 0 if identity is None else size_of(identity)
-            found = KeptPredicate(compile_where(where, self.schema), size)
+            found = KeptPredicate(compile_where(without_text(where, self.schema), self.schema), size)
             if identity is not None:
                 self._keep(identity, found)
         return found

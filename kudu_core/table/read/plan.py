@@ -20,6 +20,7 @@ from kudu_core.common.where.keybounds import Bounds
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanSpec
+from kudu_core.sql.where_text import without_text
 from kudu_core.table.read.scan_columns import ScanColumns
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class ScanRequest:
         ``plans``: where those of the schema are kept.
         """
         if plans is None:
-            return self._planned(schema, compile_where(self.where, schema))
+            return self._planned(schema, compile_where(without_text(self.where, schema), schema))
         predicate = None if self.where is None else plans.predicate(self.where)
         compiled = None if predicate is None else predicate.filter
         asked = self._asked()

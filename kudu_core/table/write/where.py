@@ -28,6 +28,7 @@ from kudu_core.common.where.nested.whole import Whole, evaluated, nested_of
 from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
+from kudu_core.sql.where_text import is_text, values_without_text
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.plan import kept_filters, prune_tablets
 from kudu_core.table.write.found_walk import FoundRows
@@ -55,9 +56,9 @@ def where_rows(
 
     def compiled(schema: Schema) -> tuple[KeptPredicate[Any], NewValues]:
         predicate = engine.plans_of(schema).predicate(where)
-        if predicate.filter is None and not isinstance(where, pc.Expression):
+        if predicate.filter is None and not (isinstance(where, pc.Expression) or is_text(where)):
             raise InvalidArgument("where selects every row; say so with pyarrow.compute.scalar(True)")
-        return predicate, NewValues.checked(schema, {} if set_ is None else set_)
+        return predicate, NewValues.checked(schema, values_without_text(set_ or {}, schema))
 
     checked = compiled(first)
 
@@ -72,7 +73,8 @@ def where_rows(
     def says() -> Fingerprint:
         predicate, new_values = checked
         expressions = None if set_ is None else new_values.said()
-        return of_predicate(where if predicate.filter is None else predicate.filter.expression, expressions)
+        every = pc.scalar(True) if is_text(where) else where
+        return of_predicate(every if predicate.filter is None else predicate.filter.expression, expressions)
 
     return collect, says
 

@@ -42,8 +42,8 @@ MISTAKES = """
     table.count(at="yesterday")  # mistake
     table.insert(5)  # mistake
     table.upsert(2.5)  # mistake
-    table.scan(where="k > 5")  # mistake
-    table.update(where="k > 5", set={"v": 1})  # mistake
+    table.scan(where=5)  # mistake
+    table.update(where=2.5, set={"v": 1})  # mistake
     table.insert({"k": [1]}, wait=False).inserted  # mistake
     table.get(5)["k"]  # mistake
 """
@@ -73,6 +73,8 @@ RIGHT = """
         table.update(where=pc.field("k") > 5, set={"v": 1})
         table.update({"k": [1], "v": [2]}, on_missing="ignore")
         table.delete(where=[("k", ">", 5)])
+        table.delete(where="k > 5 AND s LIKE 'a%'")
+        table.update(where=kc.expr("k = $k", k=5), set={"v": kc.expr("v + 1")})
         table.delete([1, 2])
         at: int = table.timestamp
         with table.snapshot(at) as now, table.batch(wait=False) as later:

@@ -118,6 +118,15 @@ def test_a_predicate_selects_what_it_does_on_the_table(
     same(as_table(read(spark, path, columns="k,v", where=json.dumps(where))), wanted)
 
 
+def test_a_predicate_may_be_text(spark: SparkSession, path: str) -> None:
+    text = "k >= 100 AND k < 110 OR s LIKE 's3'"
+    wanted = scanned(path, ["k", "v"], text)
+    assert 10 < wanted.num_rows
+    same(as_table(ks.scan(spark, path, ["k", "v"], text)), wanted)
+    same(as_table(read(spark, path, columns="k,v", where=text)), wanted)
+    assert ks.count(spark, path, text) == wanted.num_rows
+
+
 def test_a_scan_is_cut_into_tasks_by_rows(spark: SparkSession, path: str) -> None:
     assert ks.scan(spark, path).rdd.getNumPartitions() == 2
     small = ks.scan(spark, path, ["k"], target_rows_per_task=600)
@@ -295,7 +304,8 @@ def test_workers_keep_their_tables_open(spark: SparkSession, path: str) -> None:
         ({"operation": "upsert"}, "operation is an option of write, not of read"),
         ({"columns": "k,nope"}, "nope"),
         ({"columns": " , "}, "columns names no column"),
-        ({"where": "k > 5"}, r"where is no JSON"),
+        ({"where": "k >"}, r"where: SQL, line 1, at '>'"),
+        ({"where": '[["k", ">", 5]'}, r"where is no JSON"),
         ({"where": '["k", ">", 5]'}, "where is a JSON list of"),
         ({"where": '[["nope", ">", 5]]'}, "nope"),
         ({"where": '[["at", ">", "soon"]]'}, "'soon' is no value of column 'at'"),

@@ -1,0 +1,1 @@
+"""What the parts of SQL text mean, as expressions of Arrow whose types are known."""
