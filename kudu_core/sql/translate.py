@@ -112,6 +112,8 @@ class Translation:
 
     def typed(self, tree: exp.Expr) -> Typed:
         """Of a part."""
+        if tree is None:  # as of an operator at the end of the text
+            raise InvalidArgument("SQL: something is missing beside an operator")
         name = type(tree).__name__
         meaning, arguments = MEANINGS.get(name, (None, ()))
         if meaning is None:

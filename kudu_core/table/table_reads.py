@@ -75,8 +75,9 @@ class TableReads(HandleOwner):
         columns
             Names, in the order wanted; None: all.
         where
-            A ``pyarrow.compute`` expression, or filter lists ``[("k", ">", 5), ...]``.  NULL and NaN
-            compare as in Arrow: a comparison with NULL is not true.  Conditions on one column come first:
+            A ``pyarrow.compute`` expression, filter lists ``[("k", ">", 5), ...]``, or SQL text, which means
+            what it does in DuckDB (docs/sql.md).  Of the others NULL and NaN compare as in Arrow: a
+            comparison with NULL is not true.  Conditions on one column come first:
             ``(b != 0) & (10 / b > 5)`` does not divide by zero.
         at
             A timestamp, an aware datetime or a ``Snapshot``; None: now.

@@ -191,7 +191,8 @@ class TableWrites(HandleOwner):
     ) -> WriteResult | WriteTicket:
         """Change the given columns of rows by key, or of all rows that match ``where``.
 
-        ``set`` maps column names to literals or pyarrow expressions over the old row.
+        ``set`` maps column names to literals, or to pyarrow expressions or ``kudu_core.expr`` over the old
+        row: plain text in it is a value.
 
         >>> stock.update(where=pc.field("price") > 2, set={"price": pc.field("price") * 2}).updated
         2

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,51 @@ def test_a_condition_becomes_an_expression(text: str, expression: pc.Expression)
 def test_what_becomes_nothing_is_quoted(text: str, said: str) -> None:
     with pytest.raises(kc.InvalidArgument, match=said):
         expression_of(text, SCHEMA, parameters={"n": 1})
+
+
+WORDS = (
+    "n s f day 'a' '2024-01-01' 1 2.5 NULL TRUE ( ) , + - * / // % = < AND OR NOT IN LIKE ILIKE BETWEEN IS "
+    "CASE WHEN THEN ELSE END CAST AS INT DATE INTERVAL $n ? :: || COALESCE NULLIF ROUND GREATEST LENGTH st . "
+    "[ ] { : SELECT FROM this WHERE ESCAPE DISTINCT EXTRACT TRIM SUBSTR OVER SUM EXISTS ANY ALL -> @ & ^ ~ # "
+    "; -- /* ' \" \\ x'ab' e'a' \0 1e400 0x1F COLLATE ZONE FILTER => STRUCT ARRAY DEFAULT IF TRY_CAST "
+    "DECIMAL(1,AT) DATE_TRUNC"
+)
+
+
+def test_any_text_is_an_expression_or_a_mistake(pytestconfig: pytest.Config) -> None:
+    """Nothing of sqlglot's or Arrow's own errors comes out."""
+    seed = pytestconfig.getoption("--seed")
+    random, words = Random(seed), WORDS.split(" ")
+    read = 0
+    for _ in range(2_000):
+        text = " ".join(random.choice(words) for _ in range(random.randint(1, 8)))
+        try:
+            expression_of(text, SCHEMA, parameters={"n": 1})
+            read += 1
+        except (kc.InvalidArgument, kc.NotSupported):
+            pass
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {text!r}") from error
+    assert read
+
+
+def test_many_parts_are_read(table: kc.Table) -> None:
+    many = range(1_000)
+    assert table.count(" OR ".join(f"k = {i}" for i in many)) == 3
+    assert table.count(" AND ".join(f"k <> {i}" for i in many)) == 0
+    listed = pa.array(list(many), pa.uint16())
+    for values in (list(many), np.arange(1_000), listed, pa.chunked_array([listed])):
+        assert table.count(kc.expr("k IN $values", values=values)) == 3
+
+
+def test_broken_values_are_refused(table: kc.Table) -> None:
+    offsets = pa.py_buffer(np.array([0, 1], np.int32))
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff")])  # no UTF-8
+    for value in (broken, broken[0], "\ud800", object()):
+        with pytest.raises(kc.InvalidArgument, match=r"\$value"):
+            table.count(kc.expr("s IN $value", value=value))
+    with pytest.raises(kc.InvalidArgument):
+        table.count("s = '\ud800'")
 
 
 def test_two_rows_are_told_apart() -> None:

@@ -50,7 +50,8 @@ def type_of(tree: exp.Expr) -> pa.DataType:
     """The Arrow type of a type in SQL; ``InvalidArgument`` where there is none here."""
     name = tree.this.name if hasattr(tree.this, "name") else str(tree.this)
     if name == "DECIMAL":
-        digits = [int(part.this.this) for part in tree.expressions]
+        given = [part.name for part in tree.expressions]
+        digits = [int(one) if one.isdecimal() else -1 for one in given]
         precision, scale = (*digits, 0)[:2] if digits else (18, 3)
         if not 1 <= precision <= MOST_DIGITS or not 0 <= scale <= precision:
             raise InvalidArgument(f"SQL: {quoted(tree)}: a decimal has 1 to {MOST_DIGITS} digits")

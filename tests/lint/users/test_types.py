@@ -75,6 +75,7 @@ RIGHT = """
         table.delete(where=[("k", ">", 5)])
         table.delete(where="k > 5 AND s LIKE 'a%'")
         table.update(where=kc.expr("k = $k", k=5), set={"v": kc.expr("v + 1")})
+        table.sql("DELETE FROM this WHERE k > $k", k=5)
         table.delete([1, 2])
         at: int = table.timestamp
         with table.snapshot(at) as now, table.batch(wait=False) as later:
