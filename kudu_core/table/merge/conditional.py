@@ -37,14 +37,15 @@ class Manner:
 def insert(engine: Engine, data: Any, if_: Any, on_conflict: str, manner: Manner) -> WriteResult:
     """Insert rows that meet a condition, of which none is there."""
     op = with_policy("on_conflict", on_conflict, "insert")
-    clauses = [Clause("not_matched", "insert", None, if_)]
+    clauses = [Clause("not_matched", "insert", None, if_, "insert")]
     present = Rest(rules.CALL_INSERT if op == "insert" else rules.CALL_INSERT_IGNORE)
     return _written(engine, data, clauses, present, Rest(rules.CALL_INSERT, failed=True), manner)
 
 
 def upsert(engine: Engine, data: Any, set_: Any, if_: Any, manner: Manner) -> WriteResult:
     """Insert rows, or change those that are there and meet a condition."""
-    clauses = [Clause("matched", "update", _mapping(set_), if_), Clause("not_matched", "insert", None, None)]
+    clauses = [Clause("matched", "update", _mapping(set_), if_, "upsert")]
+    clauses.append(Clause("not_matched", "insert", None, None, "upsert"))
     return _written(engine, data, clauses, Rest(rules.CALL_UPSERT, failed=True), None, manner)
 
 
@@ -54,7 +55,7 @@ def update(
     """Change rows by key that meet a condition."""
     op = with_policy("on_missing", on_missing, "update")
     absent = Rest(rules.CALL_UPDATE if op == "update" else rules.CALL_UPDATE_IGNORE)
-    clauses = [Clause("matched", "update", _mapping(set_), if_)]
+    clauses = [Clause("matched", "update", _mapping(set_), if_, "update")]
     return _written(engine, data, clauses, Rest(rules.CALL_UPDATE, failed=True), absent, manner)
 
 
@@ -63,7 +64,7 @@ def delete(engine: Engine, keys: Any, if_: Any, on_missing: str, manner: Manner)
     op = with_policy("on_missing", on_missing, "delete")
     absent = Rest(rules.CALL_DELETE if op == "delete" else rules.CALL_DELETE_IGNORE)
     rows = keys_or_rows(engine.schema, keys)
-    clauses = [Clause("matched", "delete", None, if_)]
+    clauses = [Clause("matched", "delete", None, if_, "delete")]
     return _written(engine, rows, clauses, Rest(rules.CALL_DELETE, failed=True), absent, manner)
 
 

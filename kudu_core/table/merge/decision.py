@@ -100,9 +100,11 @@ class Decision:
         return self._checked
 
     def _check(self, schema: Schema) -> _Checked:
-        clauses = [clause.checked(schema, number) for number, clause in enumerate(self._clauses)]
         parts = self._source.parts(schema)
-        for part in islice(parts, 1) if self._source.is_large else parts:
+        seen = list(islice(parts, 1)) if self._source.is_large else list(parts)
+        given = _given_schema(seen) if any(clause.has_text for clause in self._clauses) else pa.schema([])
+        clauses = [clause.checked(schema, number, given) for number, clause in enumerate(self._clauses)]
+        for part in seen:
             _check_part(schema, part, clauses)
         names = sorted({name for clause in clauses for name in clause.old if clause.clause.of == "matched"})
         return _Checked(schema, parts, clauses, stored_of(schema, map(schema.seen, names)))
@@ -250,6 +252,14 @@ class _Sides:
             return Shown(columns, [one]).arrays(arrays, absent)[0]
         place = next(at for at, column in enumerate(columns) if column.id == one.id)
         return seen(arrays[place], one.type)
+
+
+def _given_schema(parts: Sequence[SourcePart]) -> pa.Schema:
+    """Of all columns that rows of some parts have."""
+    try:
+        return pa.unify_schemas([part.arrow for part in parts] or [pa.schema([])])
+    except pa.ArrowException as error:
+        raise SchemaMismatch(f"SQL text needs one type of a column in all rows: {error}") from None
 
 
 def _check_part(schema: Schema, part: SourcePart, clauses: Sequence[CheckedClause]) -> None:

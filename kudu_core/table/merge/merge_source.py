@@ -16,7 +16,7 @@ from kudu_core.common.rows.keys import EncodedKeys, encode_keys
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.rows.shown import Shown, picked
 from kudu_core.common.run.cached import cached_property
-from kudu_core.common.schema.schema import Schema
+from kudu_core.common.schema.schema import Schema, declared_field
 from kudu_core.common.types.foreign import check_layout, names_of
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.rewritten import plain
@@ -47,6 +47,15 @@ class SourcePart:
     @property
     def rows(self) -> int:
         return self.block.rows
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """Names and types of the columns, as a table shows them."""
+        mine, schema = self.block.columns, self.schema
+        flat = [c for c in schema.columns if c.id in mine and c.id not in schema.leaf_of]
+        nested = [c for c in schema.nested if all(id_ in mine for id_ in c.ids)]
+        fields = [*map(declared_field, flat), *map(declared_field, nested)]
+        return pa.schema([*fields, *(pa.field(name, array.type) for name, array in self.extra.items())])
 
     @cached_property
     def keys(self) -> KeyBatch:

@@ -24,6 +24,7 @@ from tests.support.differential.cases import (
     Case,
     DeleteWhere,
     Disagree,
+    Do,
     Invalid,
     Predicate,
     Step,
