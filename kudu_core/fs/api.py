@@ -149,6 +149,11 @@ class FileSystem(Protocol):
         """Where folders of this machine are: itself, but of an object store."""
 
     @property
+    def whole(self) -> FileSystem:
+        """The same files and all others, as before ``rooted``.  For what is in two folders at once: a link
+        or a rename between them."""
+
+    @property
     def remote(self) -> bool:
         """Whether each read waits for a store."""
 

@@ -179,6 +179,10 @@ class PosixFileSystem:
         return self
 
     @property
+    def whole(self) -> PosixFileSystem:
+        return PosixFileSystem()
+
+    @property
     def remote(self) -> bool:
         return False
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from kudu_core.objects.urls import is_url
+from kudu_core.table.backup.clone import clone_folder
+from kudu_core.table.backup.clone_rows import clone_rows
+from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.lifecycle.manage.truncate import truncate
 from kudu_core.table.opened.handle import HandleOwner
 from kudu_core.table.write.restore_to import restore_to
 from kudu_core.table.write.tagging import tag, untag
 
 if TYPE_CHECKING:
+    from kudu_core.objects.api import Requests
     from kudu_core.table.calls.result import WriteResult
     from kudu_core.table.read.moment import At
 
@@ -73,6 +80,56 @@ class TableAdministration(HandleOwner):
             It may or may not have happened, wholly or not at all.
         """
         return restore_to(self._handle, at)
+
+    def clone(
+        self,
+        path: str | os.PathLike[str],
+        at: At = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        _requests: Requests | None = None,
+    ) -> None:
+        """Make another table with the same rows at another path, whole or not at all, while others write.
+
+        In a folder it costs the number of files: they are linked, not copied, where the file system is the
+        same.  It has the columns, partitions, options, history, tags and ``txn`` tokens of this one, a uuid
+        of its own, and neither table ever touches a file of the other.  From or to an object store the rows
+        are read and written: the clone has those of one moment, and neither history, tags nor tokens.
+
+        >>> stock.clone(path)
+        >>> with kc.open_table(path, "rw") as clone:
+        ...     clone.delete([1]).deleted, clone.count(), stock.count()
+        (1, 2, 3)
+
+        Parameters
+        ----------
+        at
+            As of ``scan``: the rows of the clone are those of then.  None: now; in a folder, of a handle for
+            reading too.
+        storage_options
+            As of ``open_table``, for a URL in ``path``.
+
+        Raises
+        ------
+        TableExists
+            There is something at ``path``; nothing was changed.
+        SnapshotTooOld, SnapshotInFuture
+            As ``scan``.
+        InvalidArgument
+            Rows of ``at`` lie in ranges that were dropped since: add these first.
+        Corruption, OSError
+            There is no clone then.
+        StoreError
+            There is no clone then, but what only ``drop_table`` sees.
+        """
+        handle = self._handle
+        engine = handle.opened()
+        fs, clock = engine.fs.local.whole, engine.clock
+        target = location_of(path, storage_options=storage_options, fs=fs, clock=clock, requests=_requests)
+        if engine.in_store or is_url(target.root):
+            clone_rows(handle, fs, target, at, clock)
+        else:
+            clone_folder(handle, fs, target.root, at)
 
     def tag(self, name: str, at: At = None) -> int:
         """Give a moment of the table a name, and keep its history for ever, whoever writes.

@@ -171,8 +171,38 @@ class Tag(Opened):
         return bool(table.tags())
 
 
+class Clone(Opened):
+    """At a past time, so that it is opened and written to before it has its name."""
+
+    def call(self, scene: Scene, table: kc.Table) -> None:
+        table.clone(NEW, at=scene.past_ts)
+
+    def check(self, scene: Scene, disk: MemoryFileSystem, clock: ManualClock) -> object:
+        with kc.open_table(ROOT, "rw", _fs=disk, _clock=clock) as table:
+            assert scene.rows(table) == scene.newest
+            there = disk.exists(NEW)
+            if there:
+                with pytest.raises(kc.TableExists):
+                    self.call(scene, table)
+            else:
+                self.call(scene, table)
+            assert disk.listdir("/tables") == ["new", "t"] or there
+            self.outcome(scene, table)
+        kc.drop_table(ROOT, _fs=disk, _clock=clock)
+        with kc.open_table(NEW, "rw", _fs=disk, _clock=clock) as clone:
+            assert scene.rows(clone) == scene.past == scene.rows(clone, scene.past_ts)
+            assert scene.rows(clone, scene.newest_ts) == scene.newest
+            assert clone.verify().foreign == clone.verify().unnamed == ()
+        return there
+
+    def outcome(self, scene: Scene, table: kc.Table) -> bool:
+        assert scene.rows(table) == scene.newest and scene.rows(table, scene.past_ts) == scene.past
+        return bool(table.verify().records)
+
+
 WALKS: dict[str, Walk] = {
-    "drop": Drop(), "rename": Rename(), "truncate": Truncate(), "restore_to": RestoreTo(), "tag": Tag()
+    "drop": Drop(), "rename": Rename(), "truncate": Truncate(), "restore_to": RestoreTo(), "tag": Tag(),
+    "clone": Clone(),
 }  # fmt: skip
 CERTAIN = frozenset({("rename", "error")})
 """Of which an error is told only where nothing has happened."""

@@ -68,6 +68,10 @@ class ObjectFiles:
         return PosixFileSystem()
 
     @property
+    def whole(self) -> FileSystem:
+        return self
+
+    @property
     def remote(self) -> bool:
         return True
 

@@ -6,8 +6,9 @@ lock that it takes tells the writer that somebody reads (protocol E4), and keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
@@ -79,7 +80,7 @@ def _read(
     for _ in range(READ_TRIES):
         try:
             return _read_once(fs, path, options, clock, listener, lock)
-        except (LogChanged, _Moved, FileMissing, FileNotFoundError) as exc:
+        except (LogChanged, TableMoved, FileMissing, FileNotFoundError) as exc:
             if isinstance(exc, TableNotFound):
                 raise
             problem = exc  # the writer was faster: look again
@@ -91,16 +92,16 @@ def _read(
     raise KuduError(f"{path} changed {READ_TRIES} times while it was being opened") from problem
 
 
-class _Moved(Exception):
+class TableMoved(Exception):
     """TABLE or a manifest changed while it was being read."""
 
 
 def _check_moved(state: TableState, now: TableState, tail: LogTail) -> None:
-    """``_Moved`` unless what was read with ``state`` and the log amount to what TABLE says now."""
+    """``TableMoved`` unless what was read with ``state`` and the log amount to what TABLE says now."""
     if now.epoch != state.epoch or (tail.through > state.applied_ts and now != state):
-        raise _Moved
+        raise TableMoved
     if not {t.id for t in state.tablets} <= {t.id for t in now.tablets}:
-        raise _Moved  # a tablet was purged, and with it its manifest
+        raise TableMoved  # a tablet was purged, and with it its manifest
 
 
 def _read_once(
@@ -111,7 +112,50 @@ def _read_once(
     listener: EventListener | None,
     lock: ReaderLock,
 ) -> tuple[Engine, int]:
-    # Protocol R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
+    with pictured(fs, path, lock) as seen:
+        engine = Engine(
+            TableFile(fs, path, seen.state),
+            seen.state,
+            seen.contents,
+            path=path,
+            fs=fs,
+            options=seen.state.options.overridden(options),
+            clock=clock,
+            listener=listener,
+            read_end=seen.end,
+        )
+        try:
+            wanted = _wanted(engine, seen.end, seen.contents)
+            replayed = replay_for_reader(engine, seen.end, seen.tail, seen.before.applied_ts, wanted)
+            if replayed is None:
+                raise TableMoved
+        except BaseException:
+            engine.discard()
+            raise
+    return engine, replayed
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is read of a table, of one moment."""
+
+    before: TableState
+    """What TABLE says."""
+    state: TableState
+    """The same with what the log adds."""
+    contents: dict[int, TabletState]
+    """By tablet, what its manifest says."""
+    tail: LogTail
+    """Whose records are read on."""
+    end: ReadEnd
+
+
+@contextmanager
+def pictured(fs: FileSystem, path: str, lock: ReaderLock) -> Iterator[Picture]:
+    """The table as it is durable now; ``TableMoved`` and ``LogChanged`` where a writer was faster.
+
+    Protocol R1: the log's segments first, then TABLE, then manifests; so nothing can fall between.
+    """
     alive = fs.lease(f"{path}/LOCK").holder() is not None
     first = table_state(fs, path)
     with closing(
@@ -124,47 +168,28 @@ def _read_once(
             alters=is_alteration,
         )
     ) as tail:
-        state = table_state(fs, path)
-        if state.epoch != first.epoch:
-            raise _Moved  # a takeover between TABLE and the log: the segments may be of another life
-        states = tablet_states(fs, path, state)
+        before = table_state(fs, path)
+        if before.epoch != first.epoch:
+            raise TableMoved  # a takeover between TABLE and the log: the segments may be of another life
+        contents = tablet_states(fs, path, before)
         alive = fs.lease(f"{path}/LOCK").holder() is not None
-        tail.read_on(writer_alive=alive, clean_end=0 if alive else state.clean_end)
+        tail.read_on(writer_alive=alive, clean_end=0 if alive else before.clean_end)
         if alive and tail.taken_over:
-            raise _Moved  # in a moment it will say that: now nothing would be readable
-        _check_moved(state, table_state(fs, path), tail)
-        check_numbers(path, state, states, tail)  # of tablets that are still there
-        check_age(path, state, states, tail)
-        tokens_through = state.applied_ts
+            raise TableMoved  # in a moment it will say that: now nothing would be readable
+        _check_moved(before, table_state(fs, path), tail)
+        check_numbers(path, before, contents, tail)  # of tablets that are still there
+        check_age(path, before, contents, tail)
         # What the writer has altered since is in the log; a tablet that it made there is in TABLE by now.
-        state, unreplayed = followed_by(state, tail)
-        if alive and not all(entry.id in states for entry in state.tablets):
-            raise _Moved
-        states |= tablet_states(fs, path, state, known=states)
+        state, unreplayed = followed_by(before, tail)
+        if alive and not all(entry.id in contents for entry in state.tablets):
+            raise TableMoved
+        contents |= tablet_states(fs, path, state, known=contents)
         if not alive:
-            tail.check_mark(max((s.mark for s in states.values()), default=0))
+            tail.check_mark(max((s.mark for s in contents.values()), default=0))
         end = ReadEnd(tail.committed_ts, tail.epoch, settled=not alive, lock=lock)
         if unreplayed is not None:
             end.stop_at(unreplayed)
-        engine = Engine(
-            TableFile(fs, path, state),
-            state,
-            states,
-            path=path,
-            fs=fs,
-            options=state.options.overridden(options),
-            clock=clock,
-            listener=listener,
-            read_end=end,
-        )
-        try:
-            replayed = replay_for_reader(engine, end, tail, tokens_through, _wanted(engine, end, states))
-            if replayed is None:
-                raise _Moved
-        except BaseException:
-            engine.discard()
-            raise
-    return engine, replayed
+        yield Picture(before, state, contents, tail, end)
 
 
 def _wanted(engine: Engine, end: ReadEnd, states: dict[int, TabletState]) -> Callable[[Record], bool]:
@@ -176,7 +201,7 @@ def _wanted(engine: Engine, end: ReadEnd, states: dict[int, TabletState]) -> Cal
         if record.ts > end.visible_ts:
             return False
         try:
-            lacking = _lacking(record, states) if record.kind == RECORD_KIND_INGEST else None
+            lacking = lacking_of(record, states) if record.kind == RECORD_KIND_INGEST else None
         except Corruption:
             return True  # the replay meets it again, and says which record it is
         if lacking is None:
@@ -193,10 +218,10 @@ def _wanted(engine: Engine, end: ReadEnd, states: dict[int, TabletState]) -> Cal
     return wanted
 
 
-def _lacking(record: Record, states: dict[int, TabletState]) -> int | None:
+def lacking_of(record: Record, states: dict[int, TabletState]) -> int | None:
     """A tablet whose manifest does not hold an ingest yet, None when all do."""
     named = records.decode(record.payload, f"log record {record.lsn}", 0).tablets
     return next((t for t in named if t in states and record.ts > states[t].ingests_durable), None)
 
 
-__all__ = ["open_for_reading"]
+__all__ = ["READ_PAUSE_S", "READ_TRIES", "Picture", "TableMoved", "lacking_of", "open_for_reading", "pictured"]

@@ -307,6 +307,10 @@ class FaultyFileSystem:
     def rooted(self, path: str) -> FaultyFileSystem:
         return _Rooted(self, self.inner.rooted(path))
 
+    @property
+    def whole(self) -> FaultyFileSystem:
+        return self
+
 
 class _Rooted(FaultyFileSystem):
     """A part of the file system.  Rules, counts and the state of the machine are the whole one's."""
@@ -317,6 +321,10 @@ class _Rooted(FaultyFileSystem):
 
     def rooted(self, path: str) -> FaultyFileSystem:
         return self._whole.rooted(path)
+
+    @property
+    def whole(self) -> FaultyFileSystem:
+        return self._whole
 
     def _enter(self, op: str, path: str) -> Fault | None:
         return self._whole._enter(op, path)

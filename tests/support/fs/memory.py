@@ -56,6 +56,10 @@ class MemoryFileSystem:
     def rooted(self, path: str) -> MemoryFileSystem:
         return _Rooted(self, path)
 
+    @property
+    def whole(self) -> MemoryFileSystem:
+        return self
+
     def _number(self) -> int:
         return next(self._numbers)
 
@@ -324,6 +328,10 @@ class _Rooted(MemoryFileSystem):
 
     def rooted(self, path: str) -> MemoryFileSystem:
         return self._whole.rooted(path)
+
+    @property
+    def whole(self) -> MemoryFileSystem:
+        return self._whole
 
     def _number(self) -> int:
         return self._whole._number()

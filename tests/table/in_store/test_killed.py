@@ -90,12 +90,25 @@ class Ends(Story):
         yield self.rows, table.close
 
 
+class Administration(Story):
+    def steps(self) -> Iterator[tuple[dict[int, int], Callable[[], object]]]:
+        table, then, rows = self.table, self.table.timestamp, dict(self.rows)
+        yield self.rows, lambda: table.tag("then")
+        yield self.after({1: 11, 2: None}), lambda: table.apply(
+            [{"k": 1, "v": 11, "_op": "upsert"}, {"k": 2, "v": None, "_op": "delete"}], "_op"
+        )
+        yield self.after(dict.fromkeys(self.rows, None)), table.truncate
+        yield self.after(rows), lambda: table.restore_to(then)
+        yield self.rows, lambda: table.untag("then")
+
+
 STORIES: dict[str, type[Story]] = {
     "writes": Writes,
     "compactions": Compactions,
     "ingest": Ingest,
     "alter": Alter,
     "ends": Ends,
+    "administration": Administration,
 }
 
 
