@@ -224,4 +224,12 @@ def lacking_of(record: Record, states: dict[int, TabletState]) -> int | None:
     return next((t for t in named if t in states and record.ts > states[t].ingests_durable), None)
 
 
-__all__ = ["READ_PAUSE_S", "READ_TRIES", "Picture", "TableMoved", "lacking_of", "open_for_reading", "pictured"]
+__all__ = [
+    "READ_PAUSE_S",
+    "READ_TRIES",
+    "Picture",
+    "TableMoved",
+    "lacking_of",
+    "open_for_reading",
+    "pictured",
+]
