@@ -10,6 +10,7 @@ from kudu_core.wal.format import (
     RECORD_KIND_EDIT,
     RECORD_KIND_INGEST,
     RECORD_KIND_WRITE,
+    Checkpoint,
     Segment,
     is_log_name,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "RECORD_KIND_EDIT",
     "RECORD_KIND_INGEST",
     "RECORD_KIND_WRITE",
+    "Checkpoint",
     "Durability",
     "Log",
     "LogChanged",

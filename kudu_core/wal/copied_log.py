@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from kudu_core.wal.find_records import Record
 from kudu_core.wal.format import (
     PADDING,
     RECORD_HEADER,
+    RECORD_KIND_CHECKPOINT,
     SEGMENT_HEADER,
     Buffer,
+    Checkpoint,
     SegmentHeader,
     padded,
     payload_crc,
@@ -21,23 +24,30 @@ from kudu_core.wal.segments import COPY_BUFFERS, COPY_BYTES
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
-    from kudu_core.wal.find_records import Record
 
 
 def write_copied_log(
-    fs: FileSystem, directory: str, table_uuid: bytes, epoch: int, through: int, records: Iterable[Record]
+    fs: FileSystem,
+    directory: str,
+    table_uuid: bytes,
+    epoch: int,
+    records: Iterable[Record],
+    checkpoint: Checkpoint,
+    committed_ts: int,
 ) -> int:
     """Make the first segment of a log, durably; the lsn of its last record.
 
-    The records keep their times, all above ``through``, and are numbered anew.  ``directory`` exists and is
-    empty.
+    The records keep their times, all above the checkpoint's ``through``, and are numbered anew.
+    ``committed_ts`` is how far the other log was: where its last record was none of those, a CHECKPOINT say,
+    whose time a flush may have taken for its cut, the checkpoint is a record of that time.
+    ``directory`` exists and is empty.
     """
-    header = SegmentHeader(table_uuid, epoch, 1, through, 0)
+    header = SegmentHeader(table_uuid, epoch, 1, checkpoint.through, 0)
     salt = header.salt()
     pending: list[Buffer] = [header.pack()]
     written, end, lsn = 0, SEGMENT_HEADER.size, 0
     with closing(fs.create(f"{directory}/{segment_name(epoch, 1)}")) as file:
-        for record in records:
+        for record in _ended(records, checkpoint, committed_ts):
             lsn += 1
             length = RECORD_HEADER.size + len(record.payload)
             padding = PADDING[padded(length) - length]
@@ -53,6 +63,15 @@ def write_copied_log(
         file.sync()
     fs.sync_dir(directory)
     return lsn
+
+
+def _ended(records: Iterable[Record], checkpoint: Checkpoint, committed_ts: int) -> Iterator[Record]:
+    last = checkpoint.through
+    for record in records:
+        last = record.ts
+        yield record
+    if last < committed_ts:
+        yield Record(0, committed_ts, RECORD_KIND_CHECKPOINT, 0, memoryview(checkpoint.pack()), 0)
 
 
 __all__ = ["write_copied_log"]

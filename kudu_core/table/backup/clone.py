@@ -33,7 +33,7 @@ from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.stored.table_state import tablet_directory
 from kudu_core.table.write.restore_to import restore_to
 from kudu_core.tablet.store.manifest import Manifest
-from kudu_core.wal import RECORD_KIND_INGEST, LogChanged, Record
+from kudu_core.wal import RECORD_KIND_INGEST, Checkpoint, LogChanged, Record
 from kudu_core.wal.copied_log import write_copied_log
 
 if TYPE_CHECKING:
@@ -108,13 +108,15 @@ def _write(source: FileSystem, root: str, seen: Picture, fs: FileSystem, place: 
     lease = fs.rooted(place).lease(f"{place}/LOCK")  # makes the file
     lease.try_acquire()
     lease.release()
-    through = seen.tail.through
-    last = write_copied_log(fs, f"{place}/wal", table_uuid, epoch, through, _records(seen))
     edits = {}
     for entry in seen.state.tablets:
         content = replace(seen.contents[entry.id], retired=frozenset())
         edits[entry.id] = _write_tablet(source, root, fs, place, table_uuid, epoch, entry.id, content)
     fs.sync_dir(f"{place}/tablets")
+    marks = {entry.id: seen.contents[entry.id].mark for entry in seen.state.tablets}
+    checkpoint = Checkpoint(seen.tail.through, edits, marks)
+    records, committed_ts = _records(seen), seen.end.visible_ts
+    last = write_copied_log(fs, f"{place}/wal", table_uuid, epoch, records, checkpoint, committed_ts)
     fs.sync_dir(place)
     listed = {entry.id for entry in seen.before.tablets}
     state = replace(

@@ -105,6 +105,27 @@ def test_where_links_are_impossible(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     world.table.close()
 
 
+def test_where_the_last_record_is_a_checkpoint(make: Make, path: Path, tmp_path: Path) -> None:
+    """A merge takes its time for its cut, and collected history may reach up to it."""
+    table = make(history_retention_s=0)
+    table.insert({"k": [1, 2], "a": [1, 2]})
+    table.flush()
+    table.update({"k": [1], "a": [3]})
+    table.flush()
+    table.compact(full=True)
+    table.gc()
+    rows = table.scan(order="key").to_table()
+    table.clone(tmp_path / "c")
+    table.close()
+    with kc.open_table(path) as reader:
+        reader.clone(tmp_path / "d")
+    for name in ("c", "d"):
+        for mode in ("r", "rw"):
+            with kc.open_table(tmp_path / name, mode) as clone:  # type: ignore[arg-type]
+                assert clone.scan(order="key").to_table() == rows
+                clone.verify()
+
+
 def test_a_clone_is_of_one_moment(make: Make, tmp_path: Path) -> None:
     """Beside writers of many tablets, small and large calls, flushes, merges and changes of columns."""
     table = make(

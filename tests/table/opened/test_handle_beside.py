@@ -33,6 +33,13 @@ def _backup(pair: Pair, table: kc.Table) -> object:
     return table.backup(pair.path.parent / f"backup{next(FOLDERS)}").total
 
 
+def _clone(pair: Pair, table: kc.Table) -> object:
+    path = pair.path.parent / f"clone{next(FOLDERS)}"
+    table.clone(path)
+    with kc.open_table(path) as clone:
+        return clone.count()
+
+
 def _snapshot(pair: Pair, table: kc.Table) -> object:
     table.snapshot().close()
     return ROWS
@@ -63,6 +70,8 @@ WHOLE: dict[str, Call] = {
     "layout": lambda p, t: ROWS * bool(t.layout()),
     "verify": lambda p, t: ROWS * bool(t.verify().files),
     "backup": _backup,
+    "clone": _clone,
+    "tags": lambda p, t: ROWS * (t.tags() == {}),
     "timestamp": lambda p, t: ROWS * bool(t.timestamp),
     "unreplayed": lambda p, t: ROWS * (t.unreplayed is None),
     "schema": lambda p, t: ROWS * (t.schema.names == ["k", "v"]),
@@ -99,7 +108,7 @@ LAZY: dict[str, Call] = {
     "to_polars": lambda p, t: t.to_polars().height,
 }
 WRITES = {"insert", "upsert", "update", "delete", "apply", "batch"}
-UPKEEP = {"alter", "flush", "compact", "maintain", "gc"}
+UPKEEP = {"alter", "flush", "compact", "maintain", "gc", "truncate", "restore_to", "tag", "untag"}
 
 
 def test_every_call_is_here() -> None:
