@@ -17,7 +17,15 @@ from kudu_core.table.write.modify import TRIES, modify
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
 
 if TYPE_CHECKING:
-    from kudu_core.table.calls.arguments import OnConflict, OnError, OnMissing, OnRepeat, Rows, Where
+    from kudu_core.table.calls.arguments import (
+        OnConflict,
+        OnDuplicate,
+        OnError,
+        OnMissing,
+        OnRepeat,
+        Rows,
+        Where,
+    )
     from kudu_core.table.calls.result import WriteResult
     from kudu_core.table.write.door import TxnLike
 
@@ -303,7 +311,12 @@ class TableWrites(HandleOwner):
         return done if wait else ticket_of(engine, done)
 
     def merge(
-        self, source: Rows, on: Any = None, *, on_duplicate: str = "error", sequence_by: str | None = None
+        self,
+        source: Rows,
+        on: Any = None,
+        *,
+        on_duplicate: OnDuplicate = "error",
+        sequence_by: str | None = None,
     ) -> Merge:
         """Begin a merge of rows into the table: clauses say what becomes of them, ``execute()`` does it.
 

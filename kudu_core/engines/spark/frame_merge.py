@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,6 +22,9 @@ from kudu_core.table.merge.merge_rows import Asked, MergeResult, executed
 from kudu_core.table.merge.merge_source import key_names
 from kudu_core.table.merge.put_together import MergeClauses, check_duplicates
 from kudu_core.table.opened.handle import Handle
+
+if TYPE_CHECKING:
+    from kudu_core.table.calls.arguments import OnDuplicate
 
 
 class FrameMerge(MergeClauses):
@@ -84,7 +87,7 @@ def merge(
     table: PathOrTable,
     on: Any = None,
     *,
-    on_duplicate: str = "error",
+    on_duplicate: OnDuplicate = "error",
     sequence_by: str | None = None,
     lock_timeout_s: float | None = None,
     storage_options: StorageOptions = None,

@@ -18,6 +18,7 @@ Images: TypeAlias = Literal["after", "both"]
 StatsBy: TypeAlias = Literal["table", "tablet", "rowset", "column"]
 OnConflict: TypeAlias = Literal["error", "ignore"]
 OnMissing: TypeAlias = Literal["error", "ignore"]
+OnDuplicate: TypeAlias = Literal["error", "last"]
 OnError: TypeAlias = Literal["raise", "return"]
 OnRepeat: TypeAlias = Literal["check", "skip"]
 
@@ -75,6 +76,7 @@ __all__ = [
     "Images",
     "Mode",
     "OnConflict",
+    "OnDuplicate",
     "OnError",
     "OnMissing",
     "OnRepeat",

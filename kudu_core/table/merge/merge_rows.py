@@ -28,7 +28,7 @@ from kudu_core.table.opened.handle import Handle
 from kudu_core.table.write.door import KEPT_DIVISOR, write_collected, write_made
 
 if TYPE_CHECKING:
-    from kudu_core.table.calls.arguments import OnError, OnRepeat
+    from kudu_core.table.calls.arguments import OnDuplicate, OnError, OnRepeat
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.write.door import TxnLike
 
@@ -73,7 +73,7 @@ class Merge(MergeClauses):
         source: Any,
         on: Any = None,
         *,
-        on_duplicate: str = "error",
+        on_duplicate: OnDuplicate = "error",
         sequence_by: str | None = None,
     ) -> None:
         check_duplicates(on_duplicate, sequence_by)

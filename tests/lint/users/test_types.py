@@ -46,6 +46,17 @@ MISTAKES = """
     table.update(where=2.5, set={"v": 1})  # mistake
     table.insert({"k": [1]}, wait=False).inserted  # mistake
     table.get(5)["k"]  # mistake
+    table.merge([{"k": 1}], on_duplicate="first")  # mistake
+    table.merge(5)  # mistake
+    table.merge([{"k": 1}]).when_matched(where="n > 1")  # mistake
+    table.merge([{"k": 1}]).when_not_matched_by_source_update()  # mistake
+    table.merge([{"k": 1}]).when_matched_delete().execute(on_error="skip")  # mistake
+    table.upsert([{"k": 1}], if_="n > 1")  # mistake
+    table.update([{"k": 1}], set=[("n", 1)])  # mistake
+    table.modify(1, lambda row: row["n"])  # mistake
+    kc.old(5)  # mistake
+    with table.batch() as batch:
+        batch.get(1)["k"]  # mistake
 """
 
 RIGHT = """
@@ -93,6 +104,25 @@ RIGHT = """
         record: kc.Unreplayed | None = table.unreplayed
         inserted: int = table.insert({"k": [1]}, wait=False).result().inserted
         table.stats("tablet")
+        larger = kc.new("n") > kc.old("n")
+        table.upsert([{"k": 1, "n": 2}], if_=larger, on_error="return")
+        table.update({"k": [1]}, set={"n": kc.old("n") + 1}, if_=[("n", ">", 1)], wait=False).result().updated
+        table.insert({"k": [1]}, if_=kc.new("k") > 0)
+        table.delete([1], if_=kc.old("n") == 1, on_missing="ignore")
+        merge: kc.Merge = table.merge(pa.table({"k": [1]}), on={"k": "k"})
+        merge = merge.when_matched({"n": 1}, where=larger).when_matched_delete()
+        done: kc.MergeResult = merge.when_not_matched_insert().execute(txn=("load", 8))
+        clauses: tuple[int, ...] = done.clauses
+        table.merge([{"k": 1}], "k", on_duplicate="last", sequence_by="n")
+        table.modify(1, lambda row: {"n": 1 if row is None else row["n"] + 1}, tries=3)
+        table.modify([1, 2], lambda row: None)
+        try:
+            with table.batch() as reading:
+                there = reading.get(1)
+                found: bool = there is not None and bool(there["k"])
+                reading.get_many([1, 2], ["k"])
+        except kc.Conflict:
+            pass
         row = table.get(5, at=at)
         sent = pickle.dumps(table)
 """
@@ -124,5 +154,5 @@ def test_mistakes_are_found_and_what_is_right_is_not_blamed(tmp_path: Path) -> N
     pytest.importorskip("mypy")
     lines = textwrap.dedent(MISTAKES).splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# mistake")}
-    assert len(wrong) == 17
+    assert len(wrong) == 27
     assert told(tmp_path, mistakes=MISTAKES, right=RIGHT) == {"mistakes": wrong, "right": set()}
