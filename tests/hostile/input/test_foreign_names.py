@@ -126,6 +126,17 @@ TEXT_DOORS: dict[str, tuple[str, Callable[[kc.Table], object]]] = {
     "delete of a list": ("column 'k', row 1", lambda t: t.delete(["a", LONE])),
     "delete of rows": ("column 'k', row 0", lambda t: t.delete([{"k": LONE}])),
     "set": ("'v' is string", lambda t: t.update(where=pc.field("k") == "a", set={"v": LONE})),
+    "set by key": ("column 'v'", lambda t: t.update({"k": ["a"]}, set={"v": LONE})),
+    "a clause": ("column 'v'", lambda t: t.merge({"k": ["n"]}).when_not_matched_insert({"v": LONE}).execute()),
+    "a source": ("column 'v', row 0", lambda t: t.merge([{"k": "a", "v": LONE}]).when_matched().execute()),
+    "a column of its own": (
+        "column 'w', row 0",
+        lambda t: t.merge([{"k": "a", "w": LONE}]).when_matched_delete().execute(),
+    ),
+    "if": ("filter on 'v'", lambda t: t.delete(["a"], if_=[("v", "==", LONE)])),
+    "modify": ("key column 'k'", lambda t: t.modify(LONE, lambda row: row)),
+    "what modify gives": ("column 'v', row 0", lambda t: t.modify("a", lambda row: {"v": LONE})),
+    "get in a batch": ("key column 'k'", lambda t: _read_in_a_batch(t, LONE)),
     "get": ("key column 'k'", lambda t: t.get(LONE)),
     "get of a tuple": ("key column 'k'", lambda t: t.get((LONE,))),
     "get of a dict": ("key column 'k'", lambda t: t.get({"k": LONE})),
@@ -160,6 +171,12 @@ def _in_a_batch(table: kc.Table, rows: Any) -> None:
     with table.batch() as batch:
         batch.insert([{"k": "before"}])
         batch.upsert(rows)
+
+
+def _read_in_a_batch(table: kc.Table, key: Any) -> None:
+    with table.batch() as batch:
+        batch.insert([{"k": "before"}])
+        batch.get(key)
 
 
 @pytest.mark.parametrize("door", TEXT_DOORS)

@@ -42,6 +42,13 @@ PREDICATE_DOORS: dict[str, Callable[[kc.Table, Any], object]] = {
     "count": lambda t, where: t.count(where),
     "delete": lambda t, where: t.delete(where=where),
     "update": lambda t, where: t.update(where=where, set={"v": "x"}),
+    "update, if": lambda t, where: t.update([{"k": "a", "v": "x"}], if_=where),
+    "delete, if": lambda t, where: t.delete(["a"], if_=where),
+    "insert, if": lambda t, where: t.insert([{"k": "n", "v": "x"}], if_=where),
+    "merge": lambda t, where: t.merge([{"k": "a"}]).when_matched_delete(where=where).execute(),
+    "merge, by source": lambda t, where: (
+        t.merge([{"k": "n"}]).when_not_matched_by_source_delete(where=where).execute()
+    ),
     "changes": lambda t, where: list(t.changes(where=where)),
     "scan_tokens": lambda t, where: t.scan_tokens(where=where),
     "change_tokens": lambda t, where: t.change_tokens(None, net=True, where=where),
@@ -76,6 +83,13 @@ def test_broken_values_in_predicates(tmp_path: Path) -> None:
                 table.update(where=pc.field("k") == key, set={"v": pc.scalar(broken)})
         with pytest.raises(kc.InvalidArgument):
             table.update(where=pc.field("k") == "a", set={"v": broken})
+        for given in (broken, pc.scalar(broken)):
+            with pytest.raises(kc.InvalidArgument):
+                table.update({"k": ["a"]}, set={"v": given})
+            with pytest.raises(kc.InvalidArgument):
+                table.merge({"k": ["n"]}).when_not_matched_by_source_update({"v": given}).execute()
+            with pytest.raises(kc.InvalidArgument):
+                table.merge({"k": ["n"]}).when_not_matched_insert({"v": given}).execute()
         assert state(table) == before
         table.upsert([{"k": "a", "v": "c"}])
         assert table.get("a") == {"k": "a", "v": "c"}
@@ -100,5 +114,9 @@ def test_values_of_set_that_do_not_fit(tmp_path: Path) -> None:
         ):
             with pytest.raises(kc.InvalidArgument):
                 table.update(where=everything, set=set_)
+            with pytest.raises(kc.InvalidArgument):
+                table.update({"k": [0, 1, 2]}, set=set_)
+            with pytest.raises(kc.InvalidArgument):
+                table.merge({"k": [9]}).when_not_matched_by_source_update(set_).execute()
             assert state(table) == before, set_
         written_and_opened_again(table, 3).close()
