@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.changes.replay import Updates
 from kudu_core.cfile.columns.column_list import column_list
 from kudu_core.cfile.columns.column_readers import ColumnReaders
@@ -49,6 +51,8 @@ _DENSE_FACTOR = 8
 """Where one value in so many is wanted, or more, those between are read too."""
 _FEW_BITS = 4
 """But not from pages of so few rows: their cells are large."""
+KEPT_PAGES = 16
+"""Of so many pages at most rowids are decoded as a whole to look for a row."""
 _OWN_WIDTHS = {ROWID_ID: 4, OP_ID: 1, TIMESTAMP_ID: 8}
 
 
@@ -234,6 +238,19 @@ class DeltaFile(OpenFile):
         ordinals, rowids = some(self._rowids, rows)
         ts = None if self._ts is None else _of_places(self._ts, ordinals).values.view("<u8")
         return ordinals, rowids, ts, _of_places(self._ops, ordinals).values
+
+    def touches(self, rows: I64) -> bool:
+        """Whether it has an entry of one of some rows, which ascend strictly.
+
+        Rowids of a small file are decoded as a whole, and kept, as for reads of one row; of a large one, or
+        one in a store, the pages that may have these rows are read.
+        """
+        if not len(rows) or rows[-1] < self.min_rowid or rows[0] > self.max_rowid:
+            return False
+        if self._rowids.page_count <= KEPT_PAGES and self.file.ask is None:
+            with suppress(NeedsGeneralPath, PageError):
+                return bool(self.points.touched(rows).any())
+        return bool(len(some(self._rowids, rows)[0]))
 
     def updates(
         self, column_id: int, row_lower: int = 0, row_upper: int = 1 << 32

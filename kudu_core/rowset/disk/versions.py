@@ -6,7 +6,7 @@ What the stores say of rows, now or at a snapshot, is ``diskrowset``'s.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Self
 
 from kudu_core._ext.row.view import RowsetPoints
@@ -19,6 +19,8 @@ from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import ColumnsRef, DeltaRef, RowSetMeta
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from kudu_core.cfile.pages.page_cache import PageCache
     from kudu_core.fs.api import FileSystem
 
@@ -83,6 +85,29 @@ class RowSetStores:
             base=self.base.uncached(),
             redo=tuple(s.uncached() if isinstance(s, DeltaStore) else s for s in self.redo),
             undo=tuple(s.uncached() for s in self.undo if s.ref.max_ts > horizon),
+        )
+
+    def of_rows(self, rows: np.ndarray, since: int, until: int, column_ids: Collection[int]) -> Self:
+        """The same for reads of a few rows, (n,) int64 that ascend strictly, at times from ``since`` to
+        ``until``: without files of changes that have nothing of them, or only columns and times of which
+        nobody asks.
+
+        Opens those that it keeps, and those in which it finds none of the rows.
+        """
+
+        def tells(store: DeltaStore, *, undo: bool) -> bool:
+            ref = store.ref
+            if (ref.max_ts <= since) if undo else (ref.min_ts > until):
+                return False
+            inside = ref.min_ts <= until and ref.max_ts > since
+            if not inside and not ref.liveness and not any(i in ref.updates for i in column_ids):
+                return False
+            return store.open().touches(rows)
+
+        return dataclasses.replace(
+            self,
+            redo=tuple(s for s in self.redo if not isinstance(s, DeltaStore) or tells(s, undo=False)),
+            undo=tuple(s for s in self.undo if tells(s, undo=True)),
         )
 
     def let_go(self, *, close: bool = False) -> None:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 TIMESTAMP_NAME, BEFORE_NAME = "_timestamp", "_before"
 STRETCH_EVENTS = 1 << 20
 """Changes that are put together at a time; a window with more is read in stretches of time."""
+FEW_ROWS = 256
+"""Rows of a store, at most, for which each file is asked whether it has something of them."""
 FIRST_ROWS = 1 << 18
 """Rows of the first state that are read at a time."""
 
@@ -375,6 +377,8 @@ class Changes(ArrowResult):
                     if rows is not None and not len(rows):
                         continue
                     if isinstance(store, DiskRowSet):
+                        if rows is not None and len(rows) <= FEW_ROWS:
+                            store = store.of_rows(rows, self.since, self.until, needed)
                         store.open_for(self.since, needed)
                         store.open_for(self.until, needed)
                         store.open_window(self.since, self.until)

@@ -96,7 +96,7 @@ class _Versions(Changes):
         head = [
             pa.array(every[at], mask=before),
             pa.array(ends, mask=lasts),
-            pa.DictionaryArray.from_arrays(codes, pa.array(OP_NAMES)).cast(pa.string()),
+            pa.array(OP_NAMES, pa.string()).take(codes),
         ]
         body = pa.Table.from_batches(rows, plan.shown.arrow).columns
         return pa.table([*head, *body], schema=pa.schema([*_HEAD, *plan.shown.arrow])).slice(first)

@@ -12,10 +12,13 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core._ext.base.status import NeedsGeneralPath
+from kudu_core.cfile.files import delta_file
+from kudu_core.cfile.files.delta_file import DeltaFile
 from kudu_core.rowset.memory import logged
 from kudu_core.table.changes import changes as module
 from kudu_core.table.changes import row_history
-from tests.support.inside import oldest_ts_of
+from tests.support.inside import oldest_ts_of, wait_durable
 from tests.support.models.history import SCHEMA, VALUES, History, random_batch, random_rows
 from tests.support.models.versions import Version, check_versions, versions_of
 from tests.support.tables import Make
@@ -279,3 +282,70 @@ def test_pieces_of_a_long_history(make: Make, monkeypatch: pytest.MonkeyPatch) -
     begins, ends = found["_valid_from"].to_pylist(), found["_valid_to"].to_pylist()
     joined = [end == begin for end, begin in zip(ends, begins[1:], strict=False)]
     assert joined == [a % 10 != 9 for a in range(39)] and ends[-1] is not None
+
+
+def test_only_files_that_have_the_row_are_read(
+    make: Make, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of twenty files of changes the row is in two: of the others its rowid is looked for, and no more."""
+    table = make(ROW, ingest_threshold_rows=10)
+    table.insert({"k": range(1000), "a": range(1000)})
+    table.flush()
+    for call in range(20):
+        first = 0 if call in (7, 13) else 1
+        table.update({"k": range(first, 1000, 2), "a": [1000 + call] * len(range(first, 1000, 2))})
+    wait_durable(table)
+    read: list[str] = []
+    known = DeltaFile.entries_of
+
+    def entries_of(self: DeltaFile, rows: Any) -> Any:
+        read.append(self.file.path)
+        return known(self, rows)
+
+    monkeypatch.setattr(DeltaFile, "entries_of", entries_of)
+    for wanted in (
+        lambda handle: handle.history_of(500)["a"].to_pylist(),
+        lambda handle: [row["a"] for row in handle.changes(key=500).to_pylist()],
+        lambda handle: [row["a"] for row in handle.changes(key=500, images="both").to_pylist()],
+    ):
+        for handle in (table, kc.open_table(path)):
+            read.clear()
+            assert wanted(handle) == [500, 1007, 1013]
+            assert len(set(read)) == 2
+            if handle is not table:
+                handle.close()
+    read.clear()
+    assert table.history_of(501).num_rows == 19
+    assert len(set(read)) == 18
+
+
+@pytest.mark.parametrize("how", ["kept", "large", "general"])
+def test_where_a_row_is_looked_for(make: Make, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Of large files by pages; and where the rowids of a small one cannot be kept, so too."""
+    if how == "large":
+        monkeypatch.setattr(delta_file, "KEPT_PAGES", 0)
+    if how == "general":
+        monkeypatch.setattr(DeltaFile, "points", property(lambda self: Refusing()))
+    table = make(ROW, ingest_threshold_rows=10)
+    table.insert({"k": range(50_000), "a": range(50_000)})
+    table.update({"k": range(0, 50_000, 2), "a": [-1] * 25_000})
+    table.update({"k": range(0, 40_000, 3), "a": [-2] * 13_334})
+    table.delete(list(range(0, 50_000, 7)))
+    wait_durable(table)
+    for compacted in (False, True):
+        if compacted:
+            table.compact(full=True)
+        for key, changed in ((0, [-1, -2]), (39_999, [-2]), (49_999, []), (49_998, [-1])):
+            found = table.history_of(key)
+            assert found["a"].to_pylist() == [key, *changed]
+            assert (found["_valid_to"].null_count == 0) == (key % 7 == 0)
+
+
+class Refusing:
+    """``DeltaPoints`` of a file of which nothing can be kept."""
+
+    def touched(self, rows: Any) -> Any:
+        raise NeedsGeneralPath
+
+    def newest(self, *arguments: Any) -> Any:
+        raise NeedsGeneralPath
