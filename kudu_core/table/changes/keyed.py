@@ -35,8 +35,10 @@ def keys_of(schema: Schema, key: Any) -> KeyBatch:
 
 def _is_one(key: Any) -> bool:
     """Whether it is one key: a list or what has columns or elements is several, and a tuple one of several
-    columns."""
-    if isinstance(key, str | bytes | tuple | dict):
+    columns.  An array of no dimension is its one element."""
+    if isinstance(key, str | bytes | bytearray | memoryview | tuple | dict):
+        return True
+    if getattr(key, "shape", None) == ():
         return True
     return not (isinstance(key, list) or hasattr(key, "__iter__") or hasattr(key, "__arrow_c_stream__"))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -118,6 +120,56 @@ def test_where_history_has_ended(make: Make) -> None:
     assert [r["a"] for r in table.changes(key=4, net=True).to_pylist()] == [44]
 
 
+def test_history_that_is_dropped_in_part(make: Make) -> None:
+    """A pinned moment keeps what came after it, of a folded file too; one before it is gone for every key."""
+    table = make(SCHEMA, history_retention_s=0, file_grace_s=0)
+    table.insert([{"k": k, "a": 0} for k in range(4)])
+    table.update([{"k": 1, "a": 1}])
+    last = table.delete([{"k": 3}]).timestamp
+    wait_durable(table)
+    with table.snapshot() as kept:
+        held = table.changes(kept, key=[1, 2])
+        assert held.to_pylist() == []
+        for a in (2, 3):
+            table.update([{"k": 1, "a": a}, {"k": 2, "a": a}])
+            table.flush()
+        table.delete([{"k": 2}])
+        table.insert([{"k": 3, "a": 9}])
+        table.compact(full=True)
+        table.gc()
+        assert oldest_ts_of(table) == kept.timestamp == last
+        wait_durable(table)
+
+        def told(key: object, since: object = None, **more: Any) -> list[tuple[str, int | None]]:
+            rows = table.changes(since, key=key, **more).to_pylist()
+            return [(row["_op"], row["a"]) for row in rows]
+
+        assert told(1) == [("insert", 1), ("update", 2), ("update", 3)]
+        assert told(1, kept) == told(1)[1:]
+        assert told(1, kept, net=True) == [("update", 3)]
+        assert told(2) == [("insert", 0), ("update", 2), ("update", 3), ("delete", None)]
+        assert told(2, kept, net=True) == [("delete", None)]
+        assert told(2, None, net=True) == []
+        assert told(3) == told(3, kept) == [("insert", 9)]  # what was deleted before is not told
+        assert [row["_before"] for row in table.changes(kept, key=3, images="both").to_pylist()] == [None]
+        for key in (1, 3, 99, [1, 2], []):
+            with pytest.raises(kc.ChangesLost, match="history reaches back"):
+                table.changes(last - 1, key=key)
+    begun = table.changes(key=1)
+    table.update([{"k": 1, "a": 4}])
+    table.compact(full=True)
+    table.gc()
+    assert [row["a"] for row in begun.to_pylist()] == [1, 2, 3], "what was begun keeps its history"
+    del begun, held
+    table.update([{"k": 1, "a": 5}])
+    table.compact(full=True)
+    table.gc()
+    with pytest.raises(kc.ChangesLost):
+        table.changes(last, key=1)
+    wait_durable(table)
+    assert told(1) == [("insert", 5)]
+
+
 def test_several_columns_and_forms_of_keys(make: Make) -> None:
     schema = pa.schema([("host", pa.string()), ("n", pa.int32()), ("v", pa.int64())])
     table = make(schema, key=["host", "n"])
@@ -136,6 +188,24 @@ def test_several_columns_and_forms_of_keys(make: Make) -> None:
     assert values([]) == values(("c", 1)) == []
     changes = table.changes(0, key=iter(two))
     assert changes.to_pylist() == changes.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("type_", "stored", "given"),
+    [
+        (pa.binary(), b"ab", [b"ab", bytearray(b"ab"), memoryview(b"ab"), pa.scalar(b"ab")]),
+        (pa.int64(), 5, [5, np.int64(5), np.array(5), pa.scalar(5), (5,), {"k": 5}]),
+        (pa.timestamp("us"), datetime(2020, 1, 1), [np.datetime64("2020-01-01"), datetime(2020, 1, 1)]),
+    ],
+)
+def test_one_key_as_get_takes_it(make: Make, type_: pa.DataType, stored: Any, given: list[Any]) -> None:
+    table = make(pa.schema([("k", type_), ("a", pa.int64())]))
+    table.insert([{"k": stored, "a": 1}])
+    wait_durable(table)
+    for key in given:
+        assert table.get(key, ["a"]) == {"a": 1}
+        assert table.changes(key=key).to_table()["a"].to_pylist() == [1], repr(key)
+        assert table.history_of(key)["a"].to_pylist() == [1], repr(key)
 
 
 @pytest.mark.parametrize(
