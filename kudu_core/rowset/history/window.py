@@ -139,7 +139,7 @@ class _MemoryRows(_MemoryChanges):
         if not len(self._numbers) or self._log.column_log(column_id) is None:
             return None
         numbers, _, values = self._log.column_changes(column_id, self._lower, self._upper)
-        at = np.searchsorted(numbers, self._numbers)
+        at = np.searchsorted(numbers, self._numbers.astype(numbers.dtype))  # else all of them are converted
         known = at < len(numbers)
         known[known] = numbers[at[known]] == self._numbers[known]
         if rows is not None:

@@ -64,4 +64,5 @@ class ColumnLog:
 
     def prefix(self, limit: int) -> int:
         """How many updates belong to changes numbered below ``limit``."""
-        return int(np.searchsorted(self.numbers.view(), limit))
+        numbers = self.numbers.view()
+        return int(np.searchsorted(numbers, numbers.dtype.type(limit)))  # of another type all are converted
