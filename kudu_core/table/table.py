@@ -125,8 +125,9 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
             Names of columns; those of the key stay.  Columns are dropped, then renamed, all at once, then
             changed, by their new names, then added, then put in order.
         change
-            By column: ``nullable``, ``default`` (of rows written from now on that do not give it; None: NULL,
-            or none), ``comment``.  No longer nullable becomes what is NULL in no state that can be read.
+            By column: ``type`` (one that is stored alike: docs/alter.md), ``nullable``, ``default`` (of rows
+            written from now on that do not give it; None: NULL, or none), ``comment``.  No longer nullable
+            becomes what is NULL in no state that can be read.
         order
             Names of columns that come first, in this order; the others follow as they stand.
         add_range, drop_range

@@ -1,4 +1,4 @@
-"""Changes of columns that stay: nullable, default, comment; and their order."""
+"""Changes of columns that stay: type, nullable, default, comment; and their order."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 from kudu_core.common.schema.column_names import first_repeated, listed_names
 from kudu_core.common.schema.nested_columns import NestedColumn
+from kudu_core.common.schema.retyped import retyped
 from kudu_core.common.schema.schema import MAX_COMMENT_CHARACTERS, StoredColumn, check_stored
 from kudu_core.common.types import values
 from kudu_core.errors import InvalidArgument, shown
 
-CHANGES = ("nullable", "default", "comment")
+CHANGES = ("type", "nullable", "default", "comment")
 
 
 def changed(
@@ -83,6 +84,8 @@ def _check_wanted(name: Any, wanted: Any) -> None:
 
 def _changed(column: StoredColumn, wanted: Mapping[str, Any], *, is_key: bool) -> StoredColumn:
     what = f"column {column.name!r}"
+    if "type" in wanted:
+        column = retyped(column, wanted["type"], is_key=is_key)
     if "nullable" in wanted:
         nullable = _flag(wanted["nullable"], what)
         if is_key and nullable:
@@ -104,6 +107,8 @@ def _changed(column: StoredColumn, wanted: Mapping[str, Any], *, is_key: bool) -
 
 def _nested_changed(nested: NestedColumn, wanted: Mapping[str, Any]) -> NestedColumn:
     what = f"column {nested.name!r}"
+    if "type" in wanted:
+        raise InvalidArgument(f"{what}: its type stays; fields of structs are added by add=")
     if wanted.get("default") is not None:
         raise InvalidArgument(f"{what}: a column of lists, structs or maps has no default but NULL")
     if "nullable" in wanted and _flag(wanted["nullable"], what) != nested.nullable:

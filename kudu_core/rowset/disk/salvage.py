@@ -21,6 +21,7 @@ from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.values import raw_bytes
+from kudu_core.common.types.widening import same_cells
 from kudu_core.rowset.disk.damaged_files import UNREADABLE, Damage, DamagedFiles, Places, reason_of
 from kudu_core.rowset.rows.delta_view import patch
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
@@ -241,7 +242,7 @@ class SalvagedRowSet:
         if not base.has(column.id) and column.id not in self.lost_columns:
             return ColumnBuffers.constant(column.type, column.read_default, rows), known
         stored = None if column.id in self.lost_columns else base.columns[column.id]
-        if stored is None or stored.spec.type != column.type.stored:
+        if stored is None or not same_cells(stored.spec.type, column.type.stored):
             return ColumnBuffers.nulls(column.type, rows), ~known
         try:
             return stored.read(lower, upper), known
@@ -269,7 +270,7 @@ class SalvagedRowSet:
         found = _Entries(rowids.astype(np.int64) - lower, timestamps, ops, {})
         for column_id in file.column_ids:
             column = self.schema.by_id.get(column_id)
-            if column is None or file.spec(column_id).type != column.type.stored:
+            if column is None or not same_cells(file.spec(column_id).type, column.type.stored):
                 continue
             try:
                 at, _, values = file.updates(column_id, lower, upper)

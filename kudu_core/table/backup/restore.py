@@ -182,9 +182,23 @@ def _conformed(manifest: BackupManifest, batch: pa.RecordBatch, schema: Schema) 
     arrays, names = [ops], [OP_COLUMN]
     for column in schema.columns:
         old = manifest.schema.by_id.get(column.id)
-        arrays.append(_default(column, count) if old is None else batch.column(old.name))
+        if old is None:
+            arrays.append(_default(column, count))
+        else:
+            arrays.append(_of_today(batch.column(old.name), old, column))
         names.append(column.name)
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _of_today(array: pa.Array, old: StoredColumn, column: StoredColumn) -> pa.Array:
+    """A column of a backup, whose type has the same cells now.  A NULL where there may be none any more is of
+    a row that a later backup of the chain replaces: anything stands for it."""
+    is_null = old.nullable and not column.nullable and array.null_count
+    if old.type.arrow == column.type.arrow and not is_null:
+        return array
+    valid, *others = array.buffers()
+    buffers = [None if is_null else valid, *others]
+    return pa.Array.from_buffers(column.type.arrow, len(array), buffers, offset=array.offset)
 
 
 def _default(column: StoredColumn, count: int) -> pa.Array:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pyarrow.compute as pc
 
 from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
+from kudu_core.common.types.widening import most_decimal, narrows
+from kudu_core.errors import SchemaMismatch
 
 
 class Refit:
@@ -21,6 +24,7 @@ class Refit:
     def __init__(self, before: Schema, after: Schema) -> None:
         self._known = after.by_id
         pairs = [(before.by_id[i], column) for i, column in after.by_id.items() if i in before.by_id]
+        self._narrower = {new.id: new for old, new in pairs if narrows(old.type, new.type)}
         self._required = frozenset(new.id for old, new in pairs if old.nullable and not new.nullable)
         self.is_other = any(
             (old.type, old.nullable, old.write_default) != (new.type, new.nullable, new.write_default)
@@ -37,7 +41,15 @@ class Refit:
         return self._required
 
     def cells(self, column_id: int, column: ColumnBuffers) -> ColumnBuffers:
-        """The cells of a column as they are stored now."""
+        """The cells of a column as they are stored now; ``SchemaMismatch``: one is no value of its type."""
+        found = self._narrower.get(column_id)
+        if found is not None:
+            most = most_decimal(found.type)
+            given = pc.min_max(column.to_arrow(found.type)).as_py()
+            if given["min"] is not None and not -most <= given["min"] <= given["max"] <= most:
+                raise SchemaMismatch(
+                    f"column {found.name!r} has become {found.type} meanwhile: {given['max']} is none"
+                )
         return column
 
     def block(self, block: RowBlock) -> RowBlock:

@@ -1,4 +1,5 @@
-"""What a change of columns demands of the rows: no NULL where a column is to take none.
+"""What a change of columns demands of the rows: no NULL where a column is to take none, and no value that its
+new type does not have.
 
 Every state that can be read is shown with the columns of today, so every one of them must be as they say, not
 only the newest: a past one that is not makes the change be refused.  What the horizon has passed cannot be
@@ -14,14 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.run.clock import hybrid
+from kudu_core.common.types.widening import most_decimal, narrows
 from kudu_core.errors import InternalError
 
 if TYPE_CHECKING:
     from kudu_core.common.run.locks import Claim
-    from kudu_core.common.schema.schema import Schema
+    from kudu_core.common.schema.schema import Schema, StoredColumn
     from kudu_core.table.opened.engine import Engine
 
 
@@ -59,7 +62,17 @@ def demands_of(before: Schema, after: Schema) -> list[Demand]:
             found.append(
                 Demand(known.name, pc.field(known.name).is_null(), "cannot become NOT NULL: it is NULL")
             )
+        if narrows(known.type, column.type):
+            sentence = f"cannot become {column.type}: it has more digits"
+            found.append(Demand(known.name, _beyond(known, column), sentence))
     return found
+
+
+def _beyond(known: StoredColumn, column: StoredColumn) -> pc.Expression:
+    """True of decimals with more digits than the column is to have."""
+    field, most = pc.field(known.name), most_decimal(column.type)
+    low, high = (pa.scalar(number, known.type.value.declared) for number in (-most, most))
+    return (field < low) | (field > high)
 
 
 class Fitted:
