@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kudu_core.common.schema.changed_fields import field_changed
 from kudu_core.common.schema.column_names import first_repeated, listed_names
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.retyped import retyped
@@ -28,7 +29,7 @@ def changed(
     """
     if not isinstance(change, Mapping):
         raise InvalidArgument(f"change maps names of columns to what changes of them, not {shown(change)}")
-    leaves = {id_: one for one in nested for id_ in one.ids}
+    leaves = {id_ for one in nested for id_ in one.ids}
     flat = {column.name: place for place, column in enumerate(columns) if column.id not in leaves}
     whole = {one.name: place for place, one in enumerate(nested)}
     columns, nested = list(columns), list(nested)
@@ -39,9 +40,11 @@ def changed(
         elif name in flat:
             column = columns[flat[name]]
             columns[flat[name]] = _changed(column, wanted, is_key=column.id in key_ids)
-        elif any(column.name == name for column in columns):
-            part_of = next(leaves[column.id].name for column in columns if column.name == name)
-            raise InvalidArgument(f"{name!r} is a part of column {part_of!r}, and does not change by itself")
+        elif "." in name and name.split(".")[0] in whole:
+            at = whole[name.split(".")[0]]
+            parts = {column.id: column for column in columns if column.id in nested[at].ids}
+            nested[at], parts = field_changed(nested[at], parts, name, wanted)
+            columns = [parts.get(column.id, column) for column in columns]
         else:
             names = listed_names([*flat, *whole])
             raise InvalidArgument(f"no column {shown(name)} to change; there are {names}")
@@ -70,6 +73,8 @@ def ordered(
 
 
 def _check_wanted(name: Any, wanted: Any) -> None:
+    if not isinstance(name, str):
+        raise InvalidArgument(f"change maps names of columns to what changes of them, not {shown(name)}")
     if not isinstance(wanted, Mapping) or not wanted:
         raise InvalidArgument(
             f"change of column {shown(name)}: it maps {', '.join(CHANGES)} to what they are to be, "

@@ -69,7 +69,7 @@ def alter(
         engine.check_writable()
         schema, partitions = engine.schema, engine.partitions
         changed = altered(schema, drop=drop, rename=rename, add=add, change=change, order=order)
-        if changed.columns != schema.columns:
+        if (changed.columns, changed.nested) != (schema.columns, schema.nested):
             schema = changed
         if _is_keyed_otherwise(schema, engine.schema):
             partitions = PartitionSchema(schema, partitions.hashes, partitions.range_ids, partitions.ranges)

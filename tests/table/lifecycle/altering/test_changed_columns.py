@@ -268,10 +268,11 @@ def test_a_job_that_began_before(table: kc.Table, count: int) -> None:
 
 def test_comments(table: kc.Table) -> None:
     table.alter(change={"k": {"comment": "the key"}, "v": {"comment": "a value"}})
-    table.alter(change={"v": {"comment": ""}})
+    table.alter(change={"v": {"comment": ""}}, add=[pa.field("n", pa.list_(pa.int64()))])
+    table.alter(change={"n": {"comment": "some"}})
     for handle in every_handle(table):
         metadata = [field.metadata for field in handle.schema]
-        assert metadata == [{b"comment": b"the key"}, None, None]
+        assert metadata == [{b"comment": b"the key"}, None, None, {b"comment": b"some"}]
 
 
 def test_columns_are_shown_in_their_order(table: kc.Table, place: Place) -> None:
@@ -363,13 +364,21 @@ def test_key_columns_get_other_names(tmp_path: Path, place: Place, cut: str) -> 
         ({"change": {"v": "int32"}}, "'v'"),
         ({"change": {"v": {"unique": True}}}, "'v': 'unique' cannot be changed"),
         ({"change": {"w": {"nullable": True}}}, "no column 'w'"),
-        ({"change": {7: {"nullable": True}}}, "no column 7"),
+        ({"change": {7: {"nullable": True}}}, "not 7"),
         ({"change": ["v"]}, "change maps names"),
         ({"change": {}}, "nothing"),
         ({"change": {"v": {"nullable": True, "default": None, "comment": ""}}}, "nothing"),
         ({"change": {"n": {"nullable": False}}}, "'n': whether a column of lists"),
         ({"change": {"n": {"default": {}}}}, "'n': a column of lists, structs or maps has no default"),
-        ({"change": {"n.a": {"nullable": False}}}, "'n.a' is a part of column 'n'"),
+        ({"change": {"n.a": {"nullable": False}}}, "'n.a': nullable can only become True"),
+        ({"change": {"n.a": {"nullable": None}}}, "'n.a': nullable can only become True"),
+        ({"change": {"n.a": {"nullable": 1}}}, "'n.a': nullable can only become True"),
+        ({"change": {"n.a": {"default": 1}}}, "'n.a': of a field type, nullable can change, not 'default'"),
+        ({"change": {"n.a": {"type": "int8"}}}, "'n.a': int64 cannot become int8"),
+        ({"change": {"n.b": {"nullable": True}}}, "'n.b': there is no such field"),
+        ({"change": {"n.a.c": {"nullable": True}}}, "'n.a.c': there is no such field"),
+        ({"change": {"n.a": {"nullable": True}}}, "nothing"),
+        ({"change": {"n": {"type": "string"}}}, "'n': its type stays"),
         ({"order": ["w"]}, "order: no column 'w'"),
         ({"order": ["v", "v"]}, "order: column 'v' is there twice"),
         ({"order": "v"}, "order is a list"),

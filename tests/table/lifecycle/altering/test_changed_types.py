@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -17,6 +18,8 @@ import kudu_core as kc
 from kudu_core.table.ingest import ingest
 from kudu_core.table.jobs import commit
 from tests.support.inside import engine_of, handle_of, schema_of
+from tests.support.objects.memory import MemoryObjectStore
+from tests.support.objects.tables import URL
 
 Place = Callable[[kc.Table], None]
 OPTIONS = {"maintenance": "manual", "scan_threads": 1, "file_grace_s": 0, "ingest_threshold_rows": 20}
@@ -278,3 +281,111 @@ def test_a_default_goes_with_its_type(tmp_path: Path) -> None:
         table.alter(change={"v": {"type": "large_binary", "default": b"x"}})
         table.insert([{"k": 3}])
         assert values(table.scan()) == {1: U.bytes, 2: U.bytes, 3: b"x"}
+
+
+def test_fields_of_structs(tmp_path: Path, place: Place) -> None:
+    inner = pa.struct([pa.field("d", pa.decimal128(5, 1), False), pa.field("t", pa.string())])
+    outer = pa.struct([pa.field("in", inner), pa.field("n", pa.int32(), False)])
+    columns = [kc.Column("k", "int64"), kc.Column("v", outer)]
+    with kc.create_table(str(tmp_path / "t"), columns, "k", options=OPTIONS) as table:
+        one = {"in": {"d": Decimal("1.5"), "t": "a"}, "n": 1}
+        table.insert([{"k": 1, "v": one}, {"k": 2, "v": None}, {"k": 3, "v": {"in": None, "n": 3}}])
+        place(table)
+        since, scan = table.timestamp, table.scan()
+        with pytest.raises(kc.SchemaMismatch):
+            table.upsert([{"k": 4, "v": {"in": one["in"], "n": None}}])
+        table.alter(
+            change={
+                "v.in.d": {"type": "decimal128(20,1)", "nullable": True},
+                "v.in.t": {"type": pa.large_string()},
+                "v.n": {"nullable": True},
+            }
+        )
+        before = {1: one, 2: None, 3: {"in": None, "n": 3}}
+        assert values(scan) == before
+        assert scan.schema.field("v").type == outer
+        large = {"in": {"d": Decimal(10**12), "t": "b"}, "n": None}
+        table.upsert([{"k": 4, "v": large}, {"k": 2, "v": {"in": {"d": None, "t": None}, "n": 2}}])
+        table.update([{"k": 1, "v.in.d": Decimal(10**13)}])
+        wanted = {
+            1: {"in": {"d": Decimal(10**13), "t": "a"}, "n": 1},
+            2: {"in": {"d": None, "t": None}, "n": 2},
+            3: {"in": None, "n": 3},
+            4: large,
+        }
+        for handle in (table, kc.open_table(table.path)):
+            type_ = handle.schema.field("v").type
+            assert type_.field("in").type.field("d").type == pa.decimal128(20, 1)
+            assert type_.field("in").type.field("t").type == pa.large_string()
+            assert [type_.field("n").nullable, type_.field("in").type.field("d").nullable] == [True, True]
+            assert values(handle.scan()) == wanted
+            assert values(handle.scan(at=since)) == before
+            assert {k: handle.get(k)["v"] for k in wanted} == wanted
+            assert handle.count([("v.in.d", ">", Decimal(10**12))]) == 1
+            told = handle.changes(since).to_table().to_pylist()
+            assert {row["k"]: row["v"] for row in told} == {k: wanted[k] for k in (1, 2, 4)}
+            if handle is not table:
+                handle.close()
+        table.flush()
+        table.compact(full=True)
+        assert values(table.scan()) == wanted
+        assert values(table.scan(at=since)) == before
+        table.verify()
+        folder = str(tmp_path / "backups")
+        table.backup(folder)
+        with kc.restore(folder, str(tmp_path / "again")) as again:
+            assert values(again.scan()) == wanted
+            assert again.schema == table.schema
+
+
+def test_what_was_planned_before_gives_the_new_type(tmp_path: Path, place: Place) -> None:
+    with make(tmp_path, "decimal128(10,2)") as table:
+        table.insert([{"k": k, "v": Decimal(k)} for k in range(5)])
+        place(table)
+        since = table.timestamp
+        table.update([{"k": 1, "v": Decimal(10)}])
+        shares = table.scan_tokens(["v"], where=[("v", ">=", Decimal(3))])
+        changed = table.change_tokens(since, columns=["v"], where=[("v", ">", Decimal(9))])
+        batches = iter(table.scan(order="key", batch_rows=2))
+        first = next(batches)
+        sent = pickle.dumps(table.scan(["v"]))
+        arrived = pickle.loads(sent)
+        assert arrived.count() == 5
+        table.alter(change={"v": {"type": "decimal128(20,2)"}})
+        rest = pa.Table.from_batches([first, *batches])
+        assert rest["v"].to_pylist() == [0, 10, 2, 3, 4], "a scan that has begun goes on"
+        with kc.open_table(table.path) as reader:
+            for handle in (table, reader):
+                found = pa.concat_tables(handle.scan_token(share).to_table() for share in shares)
+                assert found.schema.field("v").type == pa.decimal128(20, 2)
+                assert sorted(found["v"].to_pylist()) == [3, 4, 10]
+                told = pa.concat_tables(handle.change_token(share).to_table() for share in changed)
+                assert told["v"].to_pylist() == [10]
+        assert sorted(arrived.to_table()["v"].to_pylist()) == [0, 2, 3, 4, 10]
+        assert sorted(pickle.loads(sent).to_table()["v"].to_pylist()) == [0, 2, 3, 4, 10]
+
+
+def test_in_a_store() -> None:
+    store = MemoryObjectStore()
+    columns = [kc.Column("k", "int64"), kc.Column("v", "decimal128(10,2)"), kc.Column("s", "string")]
+    with kc.create_table(URL, columns, "k", options={"maintenance": "manual"}, _requests=store) as table:
+        table.insert([{"k": 1, "v": Decimal(1), "s": "a"}])
+        reader = kc.open_table(URL, _requests=store)
+        scan = reader.scan()
+        table.alter(
+            rename={"k": "key"},
+            change={"v": {"type": "decimal128(20,2)"}, "s": {"nullable": False, "default": "-"}},
+            order=["s"],
+        )
+        table.insert([{"key": 2, "v": Decimal(10**15)}])
+        assert scan.to_pylist() == [{"k": 1, "v": Decimal(1), "s": "a"}]
+        wanted = [{"s": "a", "key": 1, "v": 1}, {"s": "-", "key": 2, "v": 10**15}]
+        reader.refresh()
+        for handle in (table, reader):
+            assert handle.scan(order="key").to_pylist() == wanted
+        table.flush()
+        reader.close()
+    for mode in ("r", "rw"):
+        with kc.open_table(URL, mode, _requests=store) as again:
+            assert again.scan(order="key").to_pylist() == wanted
+            assert again.schema.field("s").nullable is False
