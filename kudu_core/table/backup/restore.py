@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.common.types.widening import most_decimal, narrows
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.objects.urls import is_url
 from kudu_core.options import Options
@@ -191,11 +193,17 @@ def _conformed(manifest: BackupManifest, batch: pa.RecordBatch, schema: Schema) 
 
 
 def _of_today(array: pa.Array, old: StoredColumn, column: StoredColumn) -> pa.Array:
-    """A column of a backup, whose type has the same cells now.  A NULL where there may be none any more is of
-    a row that a later backup of the chain replaces: anything stands for it."""
+    """A column of a backup, whose type has the same cells now.
+
+    A NULL where there may be none any more, or a decimal with more digits than it may have, is of a row that
+    a later backup of the chain replaces: anything stands for it.
+    """
     is_null = old.nullable and not column.nullable and array.null_count
     if old.type.arrow == column.type.arrow and not is_null:
         return array
+    if narrows(old.type, column.type):
+        most = pa.scalar(most_decimal(column.type), array.type)
+        array = pc.if_else(pc.less_equal(pc.abs(array), most), array, most)
     valid, *others = array.buffers()
     buffers = [None if is_null else valid, *others]
     return pa.Array.from_buffers(column.type.arrow, len(array), buffers, offset=array.offset)
