@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
 import sys
+import weakref
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ import pytest
 import kudu_core as kc
 from tests.support.tables import Make
 
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = [
     kc.Column("k", pa.string(), nullable=False),
     kc.Column("n", pa.int32(), default=7),
@@ -53,13 +58,15 @@ def rows(table: kc.Table, text: str, **parameters: Any) -> list[tuple[Any, ...]]
         ("SELECT m FROM other JOIN this USING (k)", [(10,)]),
         ("SELECT m FROM frame ORDER BY m", [(10,), (20,)]),
         ("SELECT x FROM plain", [(5,)]),
+        ("SELECT y FROM dicts", [(6,)]),
         ("SELECT n FROM more", [(1,)]),
     ],
 )
 def test_a_query_runs_in_duckdb(table: kc.Table, make: Make, tmp_path: Path, text: str, found: Any) -> None:
     more = make(pa.schema([("n", pa.int64())]), "n", at=tmp_path / "more")
     more.insert([{"n": 1}])
-    data = {"other": OTHER, "frame": pl.DataFrame(OTHER), "plain": {"x": [5]}, "more": more}
+    data = {"other": OTHER, "frame": pl.DataFrame(OTHER), "more": more, "plain": {"x": [5]}}
+    data["dicts"] = [{"y": 6}]
     assert rows(table, text, n=41, s="it's", **data) == found
 
 
@@ -90,11 +97,36 @@ def test_a_prefix_is_not_read_past(make: Make, tmp_path: Path) -> None:
     assert pages < every_page / 5
 
 
-def test_a_query_has_one_snapshot_and_lets_it_go(table: kc.Table) -> None:
+def test_a_query_has_one_snapshot_and_lets_it_go(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, made = kc.Table.to_dataset, []
+
+    def to_dataset(self: kc.Table) -> Any:
+        found = usual(self)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(kc.Table, "to_dataset", to_dataset)
     both = rows(table, "SELECT (SELECT count(*) FROM this), (SELECT count(*) FROM orders)")
     assert both == [(10, 10)]
+    gc.collect()
+    assert len(made) == 1 and made[0]() is None, "which holds the snapshot"
     table.sql("DELETE FROM this WHERE true")
     assert rows(table, "SELECT count(*) FROM this") == [(0,)]
+
+
+def test_times_without_a_zone_are_in_utc(tmp_path: Path) -> None:
+    """Wherever the machine is, as in conditions."""
+    program = (
+        "import pyarrow as pa, kudu_core as kc\n"
+        "t = kc.create_table('t', pa.schema([('tm', pa.timestamp('us', 'UTC'))]), 'tm')\n"
+        "t.insert([{'tm': '2026-01-31T12:00:00Z'}])\n"
+        "text = \"tm = TIMESTAMP '2026-01-31 12:00:00'\"\n"
+        "assert t.count(text) == 1\n"
+        "assert t.sql(f'SELECT count(*) AS n FROM this WHERE {text}').to_pylist() == [{'n': 1}]\n"
+        "t.close()"
+    )
+    env = os.environ | {"TZ": "Asia/Tokyo", "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, check=True, timeout=100)
 
 
 def test_updates(table: kc.Table) -> None:
@@ -164,6 +196,7 @@ def test_insertions(table: kc.Table) -> None:
         ("SELECT nobody FROM this", "DuckDB says: .*nobody"),
         ("SELECT 1 FROM that", "DuckDB says: .*that"),
         ("SELECT $y", r"no value is given for \$y; given are: \$v"),
+        ("SELECT * FROM bad", "a parameter is no table"),
         ("SELECT 1; SELECT 2", "one statement is asked for, there are 2"),
         ("UPDATE this SET n = 1 WHERE true; SELECT 1", "one statement is asked for, there are 2"),
         ("UPDATE this SET n = WHERE true", r"(?s)line 1, at '.*\^"),
@@ -180,7 +213,7 @@ def test_insertions(table: kc.Table) -> None:
 def test_what_is_refused_changes_nothing(table: kc.Table, text: str, said: str) -> None:
     before = table.timestamp
     with pytest.raises((kc.InvalidArgument, kc.NotSupported), match=said):
-        table.sql(text, o=OTHER, v=1)
+        table.sql(text, o=OTHER, v=1, **({"bad": [{"y": 6}, {"y": "x"}]} if "bad" in text else {}))
     assert table.timestamp == before
 
 

@@ -130,7 +130,10 @@ def duckdb_of() -> Any:
 
 
 def is_data(value: Any) -> bool:
-    """Whether a parameter is a table: what speaks Arrow, a frame, a dataset, a dict of columns."""
+    """Whether a parameter is a table: what speaks Arrow, a frame, a dataset, a dict of columns, a list of
+    rows as dicts."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(row, dict) for row in value)
     if isinstance(value, dict):
         return all(not isinstance(one, str | bytes) and hasattr(one, "__len__") for one in value.values())
     if isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
@@ -142,9 +145,17 @@ def is_data(value: Any) -> bool:
 
 def _registered(value: Any) -> Any:
     """What DuckDB takes of a parameter that is a table."""
-    if isinstance(value, dict):
-        return pa.table(value)
+    if isinstance(value, dict | list):
+        return arrow_of(value)
     return value.to_dataset() if hasattr(value, "to_dataset") else value
+
+
+def arrow_of(value: dict[str, Any] | list[dict[str, Any]]) -> pa.Table:
+    """Python's columns or rows as a table; ``InvalidArgument`` where Arrow makes none of them."""
+    try:
+        return pa.table(value) if isinstance(value, dict) else pa.Table.from_pylist(value)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"sql: a parameter is no table: {error}") from None
 
 
 def quoted_name(name: str) -> str:
@@ -158,4 +169,4 @@ def _told(text: str, error: Exception) -> KuduError:
     return kind(f"SQL {shortened(text)}: DuckDB says: {said}")
 
 
-__all__ = ["THIS", "Queries", "duckdb_of", "is_data", "quoted_name"]
+__all__ = ["THIS", "Queries", "is_data"]

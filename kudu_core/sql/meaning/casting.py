@@ -19,9 +19,11 @@ from kudu_core.sql.meaning.typed import (
     is_moment,
     is_number,
     is_text,
+    literal,
     named,
     null_of,
     refused,
+    with_a_digit,
 )
 from kudu_core.sql.sqlglot_trees import quoted
 
@@ -73,7 +75,8 @@ def _cast(tree: exp.Expr, part: Typed, type_: pa.DataType) -> pc.Expression:
 
 
 def _number(part: Typed, type_: pa.DataType) -> pc.Expression:
-    """Rounded as DuckDB does: floats to the even neighbour, decimals away from zero."""
+    """Rounded as DuckDB does: floats to the even integer, but to decimals, and decimals, away from zero."""
+    part = with_a_digit(part)
     given, x = part.type, part.expression
     if _t.is_floating(type_):
         return part.as_type(type_, safe=False).expression
@@ -87,6 +90,10 @@ def _number(part: Typed, type_: pa.DataType) -> pc.Expression:
         whole = as_decimal(given).precision
         wide = pa.decimal128(min(whole + type_.scale, MOST_DIGITS), type_.scale)
         return x.cast(wide).cast(type_)
+    if _t.is_floating(given):  # Arrow would round to the even neighbour
+        scale = literal(float(10**type_.scale), pa.float64())
+        steps = pc.multiply(x.cast(pa.float64(), safe=False), scale)
+        x = pc.divide(pc.round(steps, ndigits=0, round_mode="half_towards_infinity"), scale)
     if _t.is_decimal(given) and given.scale > type_.scale:
         x = pc.round(x, ndigits=type_.scale, round_mode="half_towards_infinity")
     return x.cast(type_)

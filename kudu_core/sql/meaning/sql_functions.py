@@ -21,6 +21,7 @@ from kudu_core.sql.meaning.typed import (
     must_be,
     null_of,
     refused,
+    with_a_digit,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _abs(translate: Translate, tree: exp.Expr) -> Typed:
 
 def _rounded(how: Callable[..., pc.Expression]) -> Meaning:
     def meaning(translate: Translate, tree: exp.Expr) -> Typed:
-        part = _number_of(translate, tree)
+        part = with_a_digit(_number_of(translate, tree))
         if _t.is_integer(part.type):
             return part
         return folded(Typed(tree, part.type, how(part.expression)), part)
@@ -79,7 +80,7 @@ def _rounded(how: Callable[..., pc.Expression]) -> Meaning:
 
 
 def _round(translate: Translate, tree: exp.Expr) -> Typed:
-    part = _number_of(translate, tree)
+    part = with_a_digit(_number_of(translate, tree))
     decimals = tree.args.get("decimals")
     digits = 0 if decimals is None else known_whole(translate, decimals, tree)
     if _t.is_integer(part.type) and digits >= 0:

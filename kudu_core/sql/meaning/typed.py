@@ -117,6 +117,14 @@ def refused(tree: exp.Expr, instead: str) -> InvalidArgument:
     return InvalidArgument(f"SQL: {quoted(tree)} cannot be computed here; {instead}")
 
 
+def with_a_digit(part: Typed) -> Typed:
+    """A decimal with room for one more digit, which rounding may need."""
+    type_ = part.type
+    if not _t.is_decimal(type_) or type_.precision >= 38:
+        return part
+    return part.as_type(pa.decimal128(type_.precision + 1, type_.scale))
+
+
 def is_number(type_: pa.DataType) -> bool:
     return bool(_t.is_integer(type_) or _t.is_floating(type_) or _t.is_decimal(type_))
 
@@ -149,5 +157,5 @@ def literal(value: Any, type_: pa.DataType) -> pc.Expression:
 
 __all__ = [
     "INTERVAL", "Typed", "constant", "folded", "is_moment", "is_number", "is_text", "literal", "must_be",
-    "named", "null_of", "refused",
+    "named", "null_of", "refused", "with_a_digit",
 ]  # fmt: skip

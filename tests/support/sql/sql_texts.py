@@ -116,6 +116,7 @@ class SqlTexts:
             lambda: f"CAST({self._one('i32', 'dec', 'b', 'i64')} AS INTEGER)",
             lambda: f"CAST(ROUND({self._one('dec', '2.5', 'f_')}) AS BIGINT)".replace("f_", "i64 / 2"),
             lambda: f"(-{self._one('i32', 'i64')})",
+            lambda: f"CAST(({self._one('i32', 'i64')} / 2) AS INTEGER)",
             lambda: f"YEAR({self._one('day', 'tm', 'utc')})",
             lambda: f"EXTRACT({self._one('month', 'quarter')} FROM {self._one('day', 'tm', 'utc')})",
             lambda: f"({self.day(0)} - {self.day(0)})",
@@ -143,8 +144,9 @@ class SqlTexts:
         return self._one(
             lambda: f"(dec {self._one('+', '-', '*')} {self._one('1', '2', '1.5', 'dec', 'i32')})",
             lambda: f"CAST({self._one('i32', 'dec', 'i8')} AS DECIMAL(12, {self._one('0', '1', '3')}))",
-            lambda: f"ROUND(dec, {self._one('0', '1')})",
-            lambda: f"{self._one('FLOOR', 'CEIL', 'ABS')}(dec)",
+            lambda: f"CAST(({self._one('i32', 'i64')} / 8) AS DECIMAL(12, {self._one('0', '1', '2')}))",
+            lambda: f"ROUND({self._one('dec', '0.5', '9.95')}, {self._one('0', '1')})",
+            lambda: f"{self._one('FLOOR', 'CEIL', 'ABS')}({self._one('dec', '0.5', '-9.95')})",
             lambda: f"COALESCE(dec, {self._one('1', '1.25', 'i32')})",
             lambda: f"GREATEST(dec, {self._one('1', '1.25')})",
         )()
