@@ -8,7 +8,7 @@ from kudu_core.engines.spark.changes import changes, history_of
 from kudu_core.engines.spark.frame_merge import FrameMerge, merge
 from kudu_core.engines.spark.restoring import restore
 from kudu_core.engines.spark.scan import count, scan
-from kudu_core.engines.spark.stream_sink import foreach_batch
+from kudu_core.engines.spark.stream.stream_sink import foreach_batch
 from kudu_core.engines.spark.upkeep import backup, maintain, verify
 from kudu_core.engines.spark.write import commit, create, write
 

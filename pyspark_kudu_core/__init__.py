@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kudu_core.engines.spark.source import KuduReader, KuduWriter
-    from kudu_core.engines.spark.stream_sink import KuduStreamWriter
-    from kudu_core.engines.spark.stream_source import KuduStreamReader
+    from kudu_core.engines.spark.stream.stream_sink import KuduStreamWriter
+    from kudu_core.engines.spark.stream.stream_source import KuduStreamReader
 
 
 class DefaultSource(DataSource):
@@ -48,11 +48,11 @@ class DefaultSource(DataSource):
         return KuduWriter(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> KuduStreamReader:
-        from kudu_core.engines.spark.stream_source import KuduStreamReader
+        from kudu_core.engines.spark.stream.stream_source import KuduStreamReader
 
         return KuduStreamReader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KuduStreamWriter:
-        from kudu_core.engines.spark.stream_sink import KuduStreamWriter
+        from kudu_core.engines.spark.stream.stream_sink import KuduStreamWriter
 
         return KuduStreamWriter(self.options, schema, overwrite)

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 import kudu_core as kc
 from kudu_core import spark as ks
-from kudu_core.engines.spark.stream_sink import KuduStreamWriter, query_of
+from kudu_core.engines.spark.stream.stream_sink import KuduStreamWriter, query_of
 from tests.spark.stream.conftest import SCHEMA, state
 from tests.support.staged import waiting
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark import changes, source
-from kudu_core.engines.spark.stream_source import KuduStreamReader, Shares
+from kudu_core.engines.spark.stream.stream_source import KuduStreamReader, Shares
 from tests.spark.stream.conftest import state
 from tests.support.inside import oldest_ts_of
 
