@@ -277,6 +277,16 @@ def test_what_a_condition_finds(table: kc.Table, text: str, found: list[int]) ->
     assert table.count(text) == len(found)
 
 
+def test_the_largest_integers_compare(make: Make) -> None:
+    made = make(pa.schema([("k", pa.int64()), ("u", pa.uint64())]))
+    most = (1 << 64) - 1
+    made.insert({"k": [-1, 0, (1 << 63) - 1], "u": [most, 0, (1 << 63) - 1]})
+    assert keys(made, "u > k") == [-1] and keys(made, "k = u") == [0, (1 << 63) - 1]
+    assert keys(made, f"u = {most}") == [-1] and keys(made, f"u > {most}") == []
+    assert keys(made, "k < 1e19 AND k > -9223372036854775809 AND u >= -1") == [-1, 0, (1 << 63) - 1]
+    assert keys(made, "k IN (9223372036854775807, 9223372036854775808)") == [(1 << 63) - 1]
+
+
 def test_every_where_takes_text(table: kc.Table) -> None:
     text = "s LIKE 'a%'"
     assert table.count(text) == 1

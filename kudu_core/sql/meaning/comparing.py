@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.errors import InvalidArgument
-from kudu_core.sql.meaning.sql_types import in_common
+from kudu_core.sql.meaning.sql_types import as_decimal, in_common
 from kudu_core.sql.meaning.sql_values import exactly_numeric, fitted, may_meet, met_by_text, uuid_bytes
 from kudu_core.sql.meaning.steps import size_of, steps_of
 from kudu_core.sql.meaning.typed import Typed, constant, is_text, literal, named, null_of
@@ -54,6 +54,8 @@ def compared(tree: exp.Expr, op: str, left: Typed, right: Typed) -> Typed:
             f"SQL: {quoted(tree)}: {named(left.type)} does not compare with {named(right.type)}; CAST one of "
             "them to the other's type"
         )
+    if pa.uint64() in (left.type, right.type) and _t.is_signed_integer(type_):
+        type_ = as_decimal(pa.uint64())  # of which both sides have all values
     if _t.is_timestamp(type_) and type_.tz:
         type_ = pa.timestamp(type_.unit, "UTC")
     one, two = (_for_comparing(side, type_) for side in (left, right))
