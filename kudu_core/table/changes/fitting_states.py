@@ -9,35 +9,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyarrow as pa
+
 from kudu_core.common.run.clock import time_of
 from kudu_core.errors import InvalidArgument, shown
-from kudu_core.table.changes.changes import open_changes
+from kudu_core.table.changes.changes import TIMESTAMP_NAME, open_changes
 from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.scan import count, open_scan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kudu_core.table.lifecycle.altering.demands import Demand
     from kudu_core.table.opened.handle import Handle
 
 
-def check_states(handle: Handle, demands: Sequence[Demand], since: int | None, until: int) -> None:
+def check_states(
+    handle: Handle, demands: Sequence[Demand], since: int, until: int, *, first: bool
+) -> None:
     """As ``StatesFit``."""
     key = handle.opened().schema.key_names
     for demand in demands:
+        if first and since and count(handle, demand.broken, since):
+            found = open_scan(handle, ScanRequest(key, demand.broken, limit=1), since).to_table()
+            time = pa.array([since], pa.uint64())
+            _refuse(handle, demand, until, found.append_column(TIMESTAMP_NAME, time))
         request = ChangesRequest(columns=key, where=demand.broken)
         for batch in open_changes(handle, request, since, until):
             if batch.num_rows:
                 _refuse(handle, demand, until, batch.slice(0, 1))
 
 
-def _refuse(handle: Handle, demand: Demand, until: int, changed: pa.RecordBatch) -> NoReturn:
-    """``changed``: one of the changes that break the demand."""
+def _refuse(handle: Handle, demand: Demand, until: int, broken: pa.RecordBatch | pa.Table) -> NoReturn:
+    """``broken``: one row that breaks the demand, and when."""
     key = handle.opened().schema.key_names
     what = f"column {demand.column!r} {demand.sentence}"
-    [row] = changed.to_pylist()
+    [row] = broken.to_pylist()
     now = count(handle, demand.broken, until)
     if now:
         found = open_scan(handle, ScanRequest(key, demand.broken, limit=1), until).to_pylist()
@@ -45,7 +51,7 @@ def _refuse(handle: Handle, demand: Demand, until: int, changed: pa.RecordBatch)
         raise InvalidArgument(f"{what} in {rows}, as in that of {_shown(found[0], key)}")
     raise InvalidArgument(
         f"{what} in a past state that can still be read, in the row of {_shown(row, key)} around "
-        f"{time_of(row['_timestamp'])}; "
+        f"{time_of(row[TIMESTAMP_NAME])}; "
         'to give up the past, alter(options={"history_retention_s": 0}, ...)'
     )
 

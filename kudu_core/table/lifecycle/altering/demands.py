@@ -5,8 +5,8 @@ Every state that can be read is shown with the columns of today, so every one of
 only the newest: a past one that is not makes the change be refused.  What the horizon has passed cannot be
 read: it is raised as far as ``history_retention_s`` and pins let it, and the record says how far.
 
-The rows are looked at twice.  All states up to a moment, without a lock, from which on history is held; then,
-under the mutexes of all tablets, what was written since, with all of it durable.
+The rows are looked at twice.  All states up to a moment, without a lock, while history is held; then, under
+the mutexes of all tablets, what was written since, with all of it durable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.run.clock import hybrid
 from kudu_core.common.types.widening import most_decimal, narrows
-from kudu_core.errors import InternalError
+from kudu_core.errors import InternalError, SnapshotTooOld
 
 if TYPE_CHECKING:
     from kudu_core.common.run.locks import Claim
@@ -43,11 +43,11 @@ class Demand:
 class StatesFit(Protocol):
     """Raises ``InvalidArgument`` where a readable state breaks a demand."""
 
-    def __call__(self, demands: Sequence[Demand], since: int | None, until: int) -> None:
-        """``since``: states up to that time are not looked at, but changes after it; None: all are."""
+    def __call__(self, demands: Sequence[Demand], since: int, until: int, *, first: bool) -> None:
+        """States after ``since`` up to ``until``; ``first``: that of ``since`` too."""
 
 
-def refuse_demands(demands: Sequence[Demand], since: int | None, until: int) -> None:
+def refuse_demands(demands: Sequence[Demand], since: int, until: int, *, first: bool) -> None:
     raise InternalError(f"nobody looks whether rows fit {[demand.column for demand in demands]}")
 
 
@@ -83,26 +83,29 @@ class Fitted:
     ) -> None:
         """The first look, without a lock.  ``options``: that change beside."""
         self._engine, self._demands, self._fit = engine, demands, fit
-        self._pin: Claim | None = None
         self._through = self._horizon = 0
+        self._pin: Claim | None = None
         if not demands:
             return
-        self._horizon = _raised_horizon(engine, options)
         self._through = _settled(engine)
-        self._pin = engine.pins.pin(self._through)
-        fit(demands, None, self._through)
+        self._horizon, self._pin = _pinned_horizon(engine, options)
+        fit(demands, self._horizon, self._through, first=True)
 
     def settled(self) -> int:
-        """The second look, under the mutexes of all tablets: the horizon that the record says, 0: none."""
+        """The second look, under the mutexes of all tablets, after which nothing below the horizon is read
+        any more: the horizon, which the record says; 0: none."""
         if not self._demands:
             return 0
-        engine = self._engine
+        engine, horizon = self._engine, self._horizon
         last = _settled(engine)
         if last > self._through:
-            self._fit(self._demands, self._through, last)
+            self._fit(self._demands, self._through, last, first=False)
+        found = engine.pins.horizon(horizon, drop=True)
+        if found < horizon:  # somebody has taken a snapshot of before meanwhile
+            self._fit(self._demands, found, horizon, first=True)
         if self._pin is not None:
             self._pin.release()
-        return self._horizon
+        return found
 
 
 def _settled(engine: Engine) -> int:
@@ -112,13 +115,18 @@ def _settled(engine: Engine) -> int:
     return last
 
 
-def _raised_horizon(engine: Engine, options: Mapping[str, Any]) -> int:
-    """The time below which no state is read any more."""
+def _pinned_horizon(engine: Engine, options: Mapping[str, Any]) -> tuple[int, Claim]:
+    """The time below which no state need be read any more; it is not raised yet, and goes no further."""
     retention = options.get("history_retention_s", engine.options.history_retention_s)
     oldest = 0
     if retention is not None:
         oldest = hybrid(max(0, engine.clock.now_us() - int(retention * 1e6)))
-    return engine.pins.horizon(min(engine.log.committed_ts, oldest), drop=True)
+    while True:
+        horizon = engine.pins.horizon(min(engine.log.committed_ts, oldest), drop=False)
+        try:
+            return horizon, engine.pins.pin(horizon)
+        except SnapshotTooOld:
+            continue  # history was dropped between the two
 
 
 __all__ = ["Demand", "Fitted", "StatesFit", "demands_of", "refuse_demands"]

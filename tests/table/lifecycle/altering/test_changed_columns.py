@@ -182,18 +182,44 @@ def test_what_is_written_between_the_looks_is_seen(table: kc.Table) -> None:
     """The second look is under the mutexes: nothing comes after it."""
     handle, looks = handle_of(table), []
 
-    def fit(demands: Any, since: int | None, until: int) -> None:
-        check_states(handle, demands, since, until)
-        looks.append((since, until))
-        if len(looks) == 1:
+    def fit(demands: Any, since: int, until: int, *, first: bool) -> None:
+        check_states(handle, demands, since, until, first=first)
+        looks.append(first)
+        if looks == [True]:
             table.insert([{"k": 9}])
 
     with pytest.raises(kc.InvalidArgument, match=r"'v' .* k = 9"):
         alter(engine_of(table), change={"v": {"nullable": False}}, fit=fit)
-    assert [since is None for since, _ in looks] == [True]
+    assert looks == [True]
     table.delete({"k": [9]})
-    looks[:] = [(None, 0)]
     alter(engine_of(table), change={"v": {"nullable": False}}, options=NO_HISTORY, fit=fit)
+
+
+def test_a_change_that_is_refused_gives_up_no_history(table: kc.Table, place: Place) -> None:
+    table.update({"k": [2], "v": [None]})
+    before = table.timestamp
+    table.update({"k": [1], "v": [11]})
+    place(table)
+    with pytest.raises(kc.InvalidArgument, match="'v' cannot become NOT NULL"):
+        table.alter(change={"v": {"nullable": False}}, options=NO_HISTORY)
+    assert table.get(1, at=before)["v"] == 10
+    assert table.options.history_retention_s == 86_400
+
+
+def test_a_snapshot_taken_between_the_looks_is_looked_at(table: kc.Table) -> None:
+    table.update({"k": [2], "v": [None]})
+    handle, held = handle_of(table), []
+    before = table.timestamp
+    table.update({"k": [2], "v": [0]})
+
+    def fit(demands: Any, since: int, until: int, *, first: bool) -> None:
+        check_states(handle, demands, since, until, first=first)
+        if not held:
+            held.append(table.snapshot(before))
+
+    with pytest.raises(kc.InvalidArgument, match=r"'v' .* in a past state"):
+        alter(engine_of(table), change={"v": {"nullable": False}}, options=NO_HISTORY, fit=fit)
+    assert held[0].get(2)["v"] is None
 
 
 # ------------------------------------------------------------------------------------- comments, order
