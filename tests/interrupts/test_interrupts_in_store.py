@@ -17,7 +17,7 @@ from tests.support.objects.memory import MemoryObjectStore
 
 ROOT = "s3://bucket"
 OWN = (
-    "upsert", "ticket", "batch", "bulk", "alter", "get_many", "flush", "full compact", "gc", "backup",
+    "upsert", "row", "ticket", "batch", "bulk", "alter", "get_many", "flush", "full compact", "gc", "backup",
     "restore", "create", "refresh", "close", "open",
 )  # fmt: skip
 """Calls that go ways of their own here; the others in the long run only."""

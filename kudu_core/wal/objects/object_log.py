@@ -63,9 +63,11 @@ class _Buffer:
         self._pieces, self._size = [whole], len(whole)
 
     def behind(self, header: bytes) -> bytes:
-        whole = b"".join([header, *self._pieces])
+        return b"".join([header, *self._pieces])
+
+    def let_go(self) -> None:
+        """Of bytes that somebody else has."""
         self._pieces = []
-        return whole
 
 
 class BufferRoom(ActiveRoom):
@@ -95,6 +97,7 @@ class BufferRoom(ActiveRoom):
         """The bytes of the object, once nothing is appended any more: the same each time."""
         if self._whole is None:
             self._whole = self.file.behind(self.header.pack())
+            self.file.let_go()  # not before: an interrupt between the two must leave the records somewhere
         return self._whole
 
     def as_object(self) -> LogObject:
