@@ -127,7 +127,7 @@ TEXT_DOORS: dict[str, tuple[str, Callable[[kc.Table], object]]] = {
     "delete of rows": ("column 'k', row 0", lambda t: t.delete([{"k": LONE}])),
     "set": ("'v' is string", lambda t: t.update(where=pc.field("k") == "a", set={"v": LONE})),
     "set by key": ("column 'v'", lambda t: t.update({"k": ["a"]}, set={"v": LONE})),
-    "a clause": ("column 'v'", lambda t: t.merge({"k": ["n"]}).when_not_matched_insert({"v": LONE}).execute()),
+    "a clause": ("column 'v'", lambda t: t.merge({"k": ["n"]}).when_not_matched_insert({"v": LONE})),
     "a source": ("column 'v', row 0", lambda t: t.merge([{"k": "a", "v": LONE}]).when_matched().execute()),
     "a column of its own": (
         "column 'w', row 0",

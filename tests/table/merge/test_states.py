@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from kudu_core.table.merge.decision import Decision
 from tests.support.inside import applied_writes_of
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, opened
@@ -149,6 +150,39 @@ def test_a_table_that_was_altered_since_the_merge_began(make: Make) -> None:
     table.alter(drop=["v"])
     with pytest.raises(kc.InvalidArgument, match="'v'"):
         dropped.execute()
+
+
+@pytest.mark.parametrize("threshold", [1, 100_000], ids=["files", "log"])
+def test_an_alter_between_the_look_and_the_mutexes(
+    make: Make, threshold: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are conformed and the clauses read anew; what a column that is gone was for is refused."""
+    table = make(SCHEMA, ["k"], ingest_threshold_rows=threshold)
+    _memory(table)
+    touched = Decision.touched
+    alters: list[dict[str, Any]] = []
+
+    def overtaken(decision: Decision) -> Any:
+        tablets = touched(decision)
+        while alters:
+            table.alter(**alters.pop())
+        return tablets
+
+    monkeypatch.setattr(Decision, "touched", overtaken)
+    alters.append({"add": [kc.Column("more", "int32", default=5)], "rename": {"v": "w"}})
+    merge = table.merge({"k": [1, 999], "n": [5, 6]}).when_matched({"v": kc.new("n")})
+    with pytest.raises(kc.InvalidArgument, match="'v'"):
+        merge.execute()
+    assert table.get(1) == {"k": 1, "w": 0, "more": 5}
+    alters.append({"add": [kc.Column("last", "string", default="new")]})
+    merge = table.merge({"k": [1, 999], "n": [5, 6]}).when_matched({"w": kc.old("w") + kc.new("n")})
+    assert merge.when_not_matched_insert({"w": kc.new("n")}).execute().clauses == (1, 1)
+    assert table.get(1) == {"k": 1, "w": 5, "more": 5, "last": "new"}
+    assert table.get(999) == {"k": 999, "w": 6, "more": 5, "last": "new"}
+    alters.append({"drop": ["more"]})
+    done = table.update({"k": [1], "w": [0]}, if_=kc.old("w") > 5, on_error="return")
+    assert done.errors is not None
+    assert done.errors["there"].to_pylist() == [{"k": 1, "w": 5, "last": "new"}]
 
 
 def test_a_large_merge_goes_by_files(make: Make) -> None:
