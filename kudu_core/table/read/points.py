@@ -104,15 +104,20 @@ def _get_nested(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, An
     found = _get_many(engine, decode_keys(engine.schema, encoded), encoded, columns, at)
     if not found[FOUND][0].as_py():
         return None
-    row = {}
+    return shown_row(found, 0)
+
+
+def shown_row(found: pa.Table, row: int) -> dict[str, Any]:
+    """A row of an answer of ``get_many`` as Python has it; ``InvalidArgument`` as of ``get``."""
+    made = {}
     for name in found.schema.names[:-1]:
         try:
-            row[name] = found[name][0].as_py()
+            made[name] = found[name][row].as_py()
         except (OverflowError, ValueError) as error:
             raise InvalidArgument(
                 f"column {name!r}: a value is none of Python's ({error}); read it as Arrow, by get_many"
             ) from None
-    return row
+    return made
 
 
 def tablet_of_key(tablets: Tablets, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
@@ -152,14 +157,15 @@ def _get_general(
     row = {}
     for column in columns:
         cell = seen[store].cells(column, homes.row)
-        row[column.name] = _cell(column, cell)
+        row[column.name] = cell_value(column, cell)
     return row
 
 
-def _cell(column: StoredColumn, cell: ColumnBuffers) -> Any:
-    if cell.validity is not None and not cell.validity[0] & 1:
+def cell_value(column: StoredColumn, cells: ColumnBuffers, row: int = 0) -> Any:
+    """A cell as Python has it; ``InvalidArgument`` where it has none like it."""
+    if cells.validity is not None and not cells.validity[row >> 3] >> (row & 7) & 1:
         return None
-    raw = values.unpack(column.type, cell.cell(0))
+    raw = values.unpack(column.type, cells.cell(row))
     return values.python(column.type, raw, f"column {column.name!r}")
 
 

@@ -14,7 +14,6 @@ from kudu_core.table.calls.conform import apply_calls, conform_calls, with_polic
 from kudu_core.table.calls.fingerprints import named
 from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
-from kudu_core.table.read.few_keys import FOUND
 from kudu_core.table.write.batch_reads import ReadSet, touched_by
 from kudu_core.table.write.door import write_calls, write_collected
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
@@ -115,8 +114,8 @@ class Batch:
         >>> stock.get(1, ["price"])
         {'price': 2.5}
         """
-        [row] = self.get_many([key], columns).to_pylist()
-        return row if row.pop(FOUND) else None
+        [(is_there, row)] = read_rows(self, [key], columns)
+        return row if is_there else None
 
     def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows of keys as this batch has them so far, as ``Table.get_many``.
@@ -127,10 +126,13 @@ class Batch:
         >>> found
         [True, False]
         """
+        return self._reading().rows(keys, columns, self._calls)
+
+    def _reading(self) -> ReadSet:
         self._check()
         if self._reads is None:
             self._reads = ReadSet(self._handle.for_writing())
-        return self._reads.rows(keys, columns, self._calls)
+        return self._reads
 
     def _add(self, operation: str, data: Any) -> None:
         self._check()
@@ -175,6 +177,13 @@ class Batch:
         return write_collected(
             engine, touched, calls, on_error=self._on_error, txn=token, wait=self._wait
         )
+
+
+def read_rows(
+    batch: Batch, keys: Any, columns: Sequence[str] | None = None
+) -> list[tuple[bool, dict[str, Any]]]:
+    """Rows of keys as ``Batch.get`` has them: whether each is there, and values, NULLs where it is not."""
+    return batch._reading().values(keys, columns, batch._calls)
 
 
 def _kept(call: Call) -> Call:

@@ -27,7 +27,7 @@ from kudu_core.table.calls.decide import decide_net
 from kudu_core.table.calls.prepared import Prepared
 from kudu_core.table.opened.tablets import Tablets
 from kudu_core.table.read.few_keys import FOUND
-from kudu_core.table.read.points import key_block, newest_rows
+from kudu_core.table.read.points import cell_value, key_block, newest_rows, shown_row
 from kudu_core.tablet.store.tablet import Tablet, newest_of
 from kudu_core.tablet.view.view import KeyBatch
 
@@ -64,6 +64,27 @@ class ReadSet:
 
     def rows(self, keys: Any, columns: Sequence[str] | None, calls: Sequence[Call]) -> pa.Table:
         """As ``Table.get_many`` answers, with the calls of the batch laid over it."""
+        return self._found(keys, columns, calls)[0]
+
+    def values(
+        self, keys: Any, columns: Sequence[str] | None, calls: Sequence[Call]
+    ) -> list[tuple[bool, dict[str, Any]]]:
+        """The same as ``Table.get`` answers: whether a row is there, and its values."""
+        answer, found, stored, nested = self._found(keys, columns, calls)
+        there = answer.columns[-1].to_pylist()
+        if nested:  # fields of what is not there are NULL, and none of theirs is looked at
+            return [(one, shown_row(answer, row)) for row, one in enumerate(there)]
+        cells = _cells(stored, found)
+        return [
+            (one, {column.name: cell_value(column, cells[column.id], row) for column in stored})
+            for row, one in enumerate(there)
+        ]
+
+    def _found(
+        self, keys: Any, columns: Sequence[str] | None, calls: Sequence[Call]
+    ) -> tuple[pa.Table, pa.RecordBatch, Sequence[StoredColumn], bool]:
+        """The answer, the rows with at least what is stored of it, these columns, and whether they are more
+        than what is shown."""
         engine = self._engine
         block, encoded = key_block(engine.schema, keys)  # columns of the key are the same in every state
         batch = KeyBatch(encoded)
@@ -84,7 +105,9 @@ class ReadSet:
             there = found.columns[-1].to_numpy(zero_copy_only=False)
             found = _laid_over(engine, schema, block, RowBlock(cells, len(batch)), there, own)
         with damage_in(engine.path):
-            return _answer(schema, stored, shown, found)
+            answer = _answer(schema, stored, shown, found)
+        mine = found.select([*(column.name for column in stored), FOUND])
+        return answer, mine, stored, bool(schema.nested)
 
     def _touching(self, schema: Schema, calls: Sequence[Call], wanted: KeyBatch) -> list[Call]:
         """The rows of the batch's calls that may be of the keys; other rows are left out as far as hashes

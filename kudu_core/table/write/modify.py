@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kudu_core.errors import Conflict, InvalidArgument
-from kudu_core.table.write.batch import Batch
+from kudu_core.table.write.batch import Batch, read_rows
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.handle import Handle
@@ -41,14 +41,13 @@ def _modified(
 ) -> list[Row | None]:
     """What becomes of the rows, put into the batch."""
     names = handle.for_writing().schema.key_names
-    found = batch.get_many(keys)
-    if len({tuple(map(str, key.values())) for key in found.select(names).to_pylist()}) < len(keys):
+    found = read_rows(batch, keys)
+    if len({tuple(row[name] for name in names) for _, row in found}) < len(keys):
         raise InvalidArgument("modify: a key is given twice")
     made: list[Row | None] = []
     changed: list[Row] = []
     gone: list[Row] = []
-    for row in found.to_pylist():
-        is_there = row.pop("_found")
+    for is_there, row in found:
         key = {name: row[name] for name in names}
         given = function(dict(row) if is_there else None)
         if given is None:

@@ -11,6 +11,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.table.write.batch_reads import ReadSet
+from tests.support import cells
+from tests.support.differential.drawing import VALUE_TYPES
 from tests.support.inside import applied_writes_of, tablets_of
 from tests.support.interrupts import is_held
 from tests.support.tables import Make
@@ -251,6 +253,29 @@ def test_nested_columns(nested: kc.Table) -> None:
         batch.delete([2])
         assert batch.get(2) is None
     assert nested.count() == 1
+
+
+@pytest.mark.parametrize("type_", VALUE_TYPES)
+def test_values_are_those_of_get(make: Make, type_: str) -> None:
+    """Python has no nanoseconds, and no far dates: nothing is lost unseen, and then written back."""
+    arrow = cells.arrow_type(type_)
+    table = make(pa.schema([("k", pa.int64()), ("v", arrow)]), ["k"])
+    pool = [*cells.ugly(arrow), None]
+    table.insert({"k": list(range(len(pool))), "v": cells.to_arrow(pool, arrow)})
+
+    def answer(read: Callable[[int], Any], key: int) -> str:
+        try:
+            return repr(read(key))
+        except kc.InvalidArgument as error:
+            return str(error)
+
+    with table.batch() as batch:
+        for key in (*range(len(pool)), 999):
+            wanted = answer(table.get, key)
+            assert answer(batch.get, key) == wanted
+            if wanted.startswith("column"):
+                with pytest.raises(kc.InvalidArgument, match="column 'v'"):
+                    table.modify(key, lambda row: row)
 
 
 def test_where_stays_out_of_batches(stock: kc.Table) -> None:
