@@ -13,6 +13,7 @@ from pyspark.sql.types import DecimalType
 
 import kudu_core as kc
 from kudu_core import spark as ks
+from kudu_core.engines.spark.versions.streaming import LIMITS
 from tests.support.clock import ManualClock
 from tests.table.opened.test_times_ahead import STARTS
 
@@ -69,7 +70,7 @@ def test_a_stream_goes_on_from_such_a_time(
 
     def follow() -> None:
         stream = spark.readStream.format("kudu_core").options(
-            readChanges="true", since=str(written[4]), maxRowsPerTrigger=2
+            readChanges="true", since=str(written[4]), **({"maxRowsPerTrigger": 2} if LIMITS else {})
         )
         query = (
             stream.load(path)

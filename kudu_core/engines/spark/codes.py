@@ -2,7 +2,8 @@
 
 Spark carries the text of an exception from its Python processes to the user, not its class.  So
 each message begins with a code, ``[KUDU_LOCKED] ...``, and where our own functions run on the
-driver the class is found again by it.
+driver the class is found again by it.  The text is Python's print of the exception, a traceback with the
+message at its end; users are to read the message first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,36 @@ _CLASSES: dict[str, type[KuduError]] = {
 
 
 class SparkTaskError(KuduError):
-    """An error of the package on its way through Spark; the message begins with its code."""
+    """An error of the package on its way through Spark; the message begins with its code.
+
+    Python prints what caused an exception before the exception itself, and of a cause that was raised nowhere
+    the message alone: such a one stands here.  As a property, since Spark sets the cause to None where it
+    shortens tracebacks, which it does unless told otherwise.
+    """
+
+    def __init__(self, message: str, first: BaseException | None = None) -> None:
+        super().__init__(message)
+        self._first = first
+
+    @property
+    def __cause__(self) -> BaseException | None:
+        return self._first
+
+    @__cause__.setter
+    def __cause__(self, cause: BaseException | None) -> None:
+        """Of what ``raise`` and Spark say here nothing is printed."""
+
+
+def on_its_way(error: KuduError) -> SparkTaskError:
+    """An error as Spark is to carry it: its message first, then all of its traceback."""
+    said = str(error)
+    notes = getattr(error, "__notes__", ())
+    if notes and said[-1:] not in (".", "?", "!"):
+        said += "."
+    message = " ".join([f"[{code_of(error)}] {said}", *notes])
+    kind = type(error)
+    first = type(kind.__name__, (Exception,), {"__module__": kind.__module__})(message)
+    return SparkTaskError(message, first).with_traceback(error.__traceback__)
 
 
 def code_of(error: BaseException) -> str:
@@ -56,8 +86,7 @@ def coded() -> Iterator[None]:
     except SparkTaskError:
         raise
     except KuduError as exc:
-        text = " ".join([str(exc), *getattr(exc, "__notes__", ())])
-        raise SparkTaskError(f"[{code_of(exc)}] {text}") from exc
+        raise on_its_way(exc) from exc
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def _check_names(
         if other is not None:
             raise InvalidArgument(f"{other} is an option of {other_verb}, not of {verb}")
         close = difflib.get_close_matches(name.lower(), known, 1)
-        hint = f"; did you mean {known[close[0]]}?" if close else ""
+        hint = f"; did you mean {known[close[0]]}?" if close else "."
         raise InvalidArgument(f"no option {name!r} to {verb} a table{hint} There are {', '.join(mine)}")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kudu_core.engines.spark.cache import handle_for
@@ -16,6 +17,7 @@ from kudu_core.engines.spark.codes import coded, uncoded
 from kudu_core.engines.spark.few import few_scanned
 from kudu_core.engines.spark.handles import PathOrTable, StorageOptions, reading
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, to_spark
+from kudu_core.engines.spark.versions.placement import placed
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.read.moment import snapshot_timestamp
@@ -200,8 +202,7 @@ def one_each(spark: SparkSession, tasks: Sequence[bytes]) -> DataFrame:
     ``repartition`` would give some tasks several of them, and others none.
     """
     columns = {"place": pa.array(range(len(tasks)), pa.int32()), "task": pa.array(tasks, pa.binary())}
-    placed = spark.createDataFrame(pa.table(columns)).repartitionById(len(tasks), "place")
-    return placed.select("task")
+    return placed(spark.createDataFrame(pa.table(columns)), len(tasks), F.col("place")).select("task")
 
 
 def collected(frame: DataFrame) -> list[Row]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from kudu_core.common.rows.rowblock import ColumnBuffers
@@ -27,6 +27,7 @@ from kudu_core.common.types.nested_casts import nested_cast
 from kudu_core.common.types.nested_layout import is_nested, layout_of
 from kudu_core.common.types.nested_nodes import storage_of
 from kudu_core.common.types.types import ColumnType
+from kudu_core.engines.spark.versions.wire import wire_schema, wire_type
 from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch
 from kudu_core.table.jobs.commit import APPLY
 
@@ -82,7 +83,7 @@ def spark_schema(schema: Schema, names: Sequence[str] | None = None) -> StructTy
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema in which Spark wants batches of these columns."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return wire_schema(schema)
 
 
 def to_spark(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
@@ -120,7 +121,7 @@ def table_schema(schema: StructType) -> pa.Schema:
 
 def _arrow_type(field: StructField) -> pa.DataType:
     try:
-        return to_arrow_type(field.dataType, timezone="UTC")
+        return wire_type(field.dataType)
     except (PySparkException, TypeError, ValueError) as exc:
         kind = field.dataType.simpleString()
         raise SchemaMismatch(f"column {field.name!r}: no column type holds {kind}") from exc

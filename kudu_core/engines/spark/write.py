@@ -29,6 +29,7 @@ from kudu_core.engines.spark.schema import (
     to_table,
 )
 from kudu_core.engines.spark.staging import resolved, stage, unpacked
+from kudu_core.engines.spark.versions.placement import placed
 from kudu_core.errors import InvalidArgument
 from kudu_core.options import Options
 from kudu_core.table.calls.result import WriteResult
@@ -319,9 +320,9 @@ def routed(df: DataFrame, schema: Schema, partitions: PartitionSchema) -> DataFr
     """
     tasks = min(len(partitions.partitions), 2 * parallelism(df.sparkSession))
     ordinal = tablet_ordinal(schema, partitions)
-    placed = df.repartitionById(tasks, F.pmod(ordinal, F.lit(tasks)).cast("int"))
+    together = placed(df, tasks, F.pmod(ordinal, F.lit(tasks)))
     first = [ordinal] if tasks < len(partitions.partitions) else []
-    return placed.sortWithinPartitions(*first, *(F.col(_quoted(name)) for name in schema.key_names))
+    return together.sortWithinPartitions(*first, *(F.col(_quoted(name)) for name in schema.key_names))
 
 
 def tablet_ordinal(schema: Schema, partitions: PartitionSchema) -> Column:

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark.stream.stream_sink import KuduStreamWriter, query_of
+from kudu_core.engines.spark.versions.streaming import LIMITS
 from tests.spark.stream.conftest import SCHEMA, state
 from tests.support.staged import waiting
 
@@ -42,7 +43,9 @@ def test_a_table_follows_another_batch_by_batch(spark: SparkSession, path: str, 
     copy = str(tmp_path / "copy")
     kc.create_table(copy, SCHEMA, "k").close()
     checkpoint = tmp_path / "checkpoint"
-    stream = spark.readStream.format("kudu_core").options(readChanges="true", maxRowsPerTrigger="600")
+    stream = spark.readStream.format("kudu_core").option("readChanges", "true")
+    if LIMITS:
+        stream = stream.option("maxRowsPerTrigger", "600")
     # insert, update and delete are strict: applied twice they would fail.
     applied = stream.load(path).drop("_timestamp")
 
@@ -53,12 +56,13 @@ def test_a_table_follows_another_batch_by_batch(spark: SparkSession, path: str, 
     assert state(copy) == state(path)
     with kc.open_table(copy) as table:
         before = table.timestamp
-    assert forget_last_commit(checkpoint) >= 1
+    assert forget_last_commit(checkpoint) >= int(LIMITS)
     with kc.open_table(path, "rw") as table:
         table.delete([5, 6])
         table.insert({"k": [7000], "v": [7]})
-    query = run(applied, checkpoint, start)
-    assert len([p for p in query.recentProgress if p.numInputRows]) == 2
+    # Before PySpark 4.2 a query with this trigger has one batch: the one that is repeated, and then the next.
+    queries = [run(applied, checkpoint, start) for _ in range(1 if LIMITS else 2)]
+    assert len([p for query in queries for p in query.recentProgress if p.numInputRows]) == 2
     assert state(copy) == state(path)
     with kc.open_table(copy) as table:
         told = table.changes(before).to_pylist()

@@ -12,16 +12,18 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 import kudu_core as kc
 from kudu_core import spark as ks
 from kudu_core.engines.spark import changes, source
+from kudu_core.engines.spark.stream import stream_source
 from kudu_core.engines.spark.stream.stream_source import KuduStreamReader, Shares
+from kudu_core.engines.spark.versions.streaming import LIMITS, ReadAllAvailable, ReadLimit, ReadMaxRows
 from tests.spark.stream.conftest import state
 from tests.support.inside import oldest_ts_of
 
 STEPS = 4
+limited = pytest.mark.skipif(not LIMITS, reason="before PySpark 4.2 no batch is limited")
 
 
 def first_write(path: str) -> int:
@@ -150,7 +152,7 @@ def play(rows: list[dict[str, Any]], into: dict[int, Any]) -> None:
             into[row["k"]] = (row["v"], row["u"])
 
 
-@pytest.mark.parametrize("limit", [None, 10, 150, 10**6])
+@pytest.mark.parametrize("limit", [None, *(pytest.param(n, marks=limited) for n in (10, 150, 10**6))])
 def test_a_stream_has_the_state_and_then_the_changes(path: str, limit: int | None) -> None:
     options = {"readChanges": True, "targetRowsPerTask": 40} | ({"maxRowsPerTrigger": limit} if limit else {})
     stream = reader(path, **options)
@@ -187,6 +189,7 @@ def test_a_stream_has_the_state_and_then_the_changes(path: str, limit: int | Non
     again.stop()
 
 
+@limited
 def test_a_limit_is_kept_where_the_index_allows(path: str) -> None:
     stream = reader(path, readChanges=True, maxRowsPerTrigger=100)
     offset = stream.initialOffset()
@@ -198,7 +201,29 @@ def test_a_limit_is_kept_where_the_index_allows(path: str) -> None:
     # A limit that the engine lifts is lifted.
     assert "tablet" not in stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     with pytest.raises(kc.KuduError, match="limited by rows"):
-        stream.latestOffset(offset, ReadMinRows(5))
+        stream.latestOffset(offset, OtherLimit())
+
+
+class OtherLimit(ReadLimit):
+    """One that the source does not know."""
+
+
+def test_a_source_that_is_not_told_where_a_batch_begins_reads_all(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PySpark 4.0 and 4.1 ask: how far there is first, then where the query began."""
+    stream = reader(path, readChanges=True)
+    end = stream.latestOffset()
+    start = stream.initialOffset()
+    assert batch(stream, start, end).num_rows == 998 and stream.latestOffset() == end
+    with kc.open_table(path, "rw") as table:
+        table.upsert({"k": [1, 5000], "v": [1, 1]})
+    after = stream.latestOffset()
+    assert after == stream.latestOffset(end, ReadAllAvailable())
+    assert batch(stream, end, after)["k"].to_pylist() == [1, 5000]
+    monkeypatch.setattr(stream_source, "LIMITS", False)
+    with pytest.raises(kc.KuduError, match=r"\[KUDU_NOT_SUPPORTED\] maxRowsPerTrigger needs PySpark 4.2"):
+        reader(path, maxRowsPerTrigger=5)
 
 
 def test_available_now_ends_where_it_began(path: str) -> None:
@@ -258,7 +283,7 @@ def test_a_stream_of_rows_alone_has_no_deletions(path: str) -> None:
 
 
 def test_history_that_went_before_the_offset_is_lost(path: str) -> None:
-    stream = reader(path, readChanges=True, maxRowsPerTrigger=100)
+    stream = reader(path, readChanges=True)
     start = stream.initialOffset()
     half = stream.latestOffset(start, ReadMaxRows(100))
     assert "key" in half

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from kudu_core.common.idempotence.writers import CHECK, SKIP, check_txn
@@ -22,6 +22,7 @@ from kudu_core.engines.spark.handles import PathOrTable, StorageOptions
 from kudu_core.engines.spark.options import WriteOptions
 from kudu_core.engines.spark.schema import staged_columns
 from kudu_core.engines.spark.staging import Attempted, commit_attempts, stage
+from kudu_core.engines.spark.versions.streaming import DataSourceStreamArrowWriter
 from kudu_core.engines.spark.write import write
 from kudu_core.errors import InvalidArgument, NotSupported
 from kudu_core.table.jobs import commit as jobs

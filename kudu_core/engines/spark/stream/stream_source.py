@@ -15,12 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from kudu_core.common.run.pool import available_cores
@@ -35,6 +29,13 @@ from kudu_core.engines.spark.codes import coded
 from kudu_core.engines.spark.options import LATEST, ReadOptions
 from kudu_core.engines.spark.scan import shared_out
 from kudu_core.engines.spark.schema import arrow_schema
+from kudu_core.engines.spark.versions.streaming import (
+    LIMITS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from kudu_core.errors import InvalidArgument, NotSupported, SnapshotInFuture
 from kudu_core.table.changes.change_tokens import change_tokens
 from kudu_core.table.changes.changes_plan import ChangesRequest
@@ -95,6 +96,11 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, given in (("net", self._options.net), ("until", self._options.until)):
                 if given:
                     raise InvalidArgument(f"{name} is for spark.read; a stream tells every change")
+            if self._options.max_rows is not None and not LIMITS:
+                raise NotSupported(
+                    "maxRowsPerTrigger needs PySpark 4.2 or newer; this one does not tell a source where a "
+                    "batch begins: leave the option out, and a batch reads all there is"
+                )
         self._schema = schema
         self._handle: Handle | None = None
         self._target: int | None = None
@@ -113,8 +119,13 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_rows
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
         with coded(), lost():
+            if start is None or limit is None:  # before PySpark 4.2; partitions() is told where it begins
+                handle = self._refreshed()
+                return Offset(_uuid(handle), handle.opened().visible_ts).to_json()
             if not isinstance(limit, ReadAllAvailable | ReadMaxRows):
                 raise NotSupported(f"a stream of a table is limited by rows, not by {limit!r}")
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
