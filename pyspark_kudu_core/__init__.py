@@ -28,6 +28,9 @@ class DefaultSource(DataSource):
     txnVersion, onRepeat (check), onDuplicate (error), sequenceBy, ignoreNull (false), lockTimeoutS.
     """
 
+    _newest: int | None = None
+    """Up to when a DataFrame reads, known since it was made; None: when it is planned."""
+
     @classmethod
     def name(cls) -> str:
         return "kudu_core"
@@ -35,12 +38,13 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         from kudu_core.engines.spark import source
 
+        self._newest = source.newest(self.options)
         return source.schema(self.options)
 
     def reader(self, schema: StructType) -> KuduReader:
         from kudu_core.engines.spark.source import KuduReader
 
-        return KuduReader(self.options, schema)
+        return KuduReader(self.options, schema, self._newest)
 
     def writer(self, schema: StructType, overwrite: bool) -> KuduWriter:
         from kudu_core.engines.spark.source import KuduWriter

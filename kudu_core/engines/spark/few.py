@@ -3,6 +3,7 @@ table's are read where a scan is planned, so that Spark has them without a task 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ READ_BYTES = 1 << 20
 READ_STORED_BYTES = 16 << 20
 """Of the table: in a larger one a few rows may be a few of large cells."""
 
+_VARIANT = re.compile("[:<,]variant(?=[,>])")
+
 
 def few_rows(df: DataFrame) -> list[pa.RecordBatch] | None:
     """All rows of a frame that is small, by its plan, and then by a look; None of any other.
@@ -30,6 +33,8 @@ def few_rows(df: DataFrame) -> list[pa.RecordBatch] | None:
     The look costs one job.  A plan whose size is not known is not looked at.
     """
     if getattr(df, "_jdf", None) is None:  # Spark Connect has no plan here
+        return None
+    if _VARIANT.search(df.schema.simpleString()):  # toArrow fails of one that is NULL
         return None
     # By the number of a row in its partition: a limit would have them shuffled into one.
     some = df.where(f"(monotonically_increasing_id() & {(1 << 33) - 1}L) <= {WRITTEN_ROWS}")

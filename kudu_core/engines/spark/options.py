@@ -64,7 +64,8 @@ class ReadOptions:
     """``storage_options``."""
 
     @staticmethod
-    def parse(given: Mapping[str, str]) -> ReadOptions:
+    def parse(given: Mapping[str, str], newest: int | None = None) -> ReadOptions:
+        """``newest``: the moment of the read, and the end of changes, where no option gives another."""
         _check_names(given, READ_OPTIONS, WRITE_OPTIONS, "read", "write")
         snapshot, as_of = _get(given, "snapshot"), _get(given, "timestampAsOf")
         if snapshot is not None and as_of is not None:
@@ -88,10 +89,11 @@ class ReadOptions:
             raise InvalidArgument("changes are read from since to until, not at a snapshot or timestampAsOf")
         if images not in ("after", "both"):
             raise InvalidArgument(f"images is after or both, not {images!r}")
+        until = _moment("until", _get(given, "until"))
         return ReadOptions(
             changes=changes,
             since=LATEST if _get(given, "since") == LATEST else _moment("since", _get(given, "since")),
-            until=_moment("until", _get(given, "until")),
+            until=newest if until is None else until,
             images=images,
             net=net,
             limit=None if limit is None else _whole("limit", limit, 0),
@@ -100,7 +102,7 @@ class ReadOptions:
             storage=_storage(given),
             columns=_columns(_get(given, "columns")),
             where=_filter(_get(given, "where")),
-            at=at,
+            at=newest if at is None else at,
             target_rows=DEFAULT_TARGET_ROWS if target is None else _whole("targetRowsPerTask", target),
         )
 

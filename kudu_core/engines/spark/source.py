@@ -32,6 +32,7 @@ from kudu_core.engines.spark.options import LATEST, ReadOptions, WriteOptions
 from kudu_core.engines.spark.scan import alone, read_tokens, shared_out, tokens_for
 from kudu_core.engines.spark.schema import arrow_schema, spark_schema, staged_columns
 from kudu_core.engines.spark.staging import Attempted, commit_attempts, packed, stage, unpacked
+from kudu_core.engines.spark.versions.plans import PLANS_ONCE
 from kudu_core.errors import InvalidArgument
 from kudu_core.table.changes.changes_plan import ChangesRequest
 from kudu_core.table.jobs import commit as jobs
@@ -53,6 +54,17 @@ def schema(options: Mapping[str, str]) -> StructType:
         return spark_schema(stored, parsed.names(stored))
 
 
+def newest(options: Mapping[str, str]) -> int | None:
+    """Up to when a DataFrame that is made now is to read, where Spark plans it anew for each action, so that
+    all of them, and both sides of a join with itself, see one state; None where it is planned once."""
+    if PLANS_ONCE:
+        return None
+    with coded():
+        parsed = ReadOptions.parse(options)
+        with open_handle(parsed.path, storage_options=parsed.storage) as handle:
+            return handle.opened().visible_ts
+
+
 class KuduPartition(InputPartition):
     """The shares of one task, or few rows that were read when it was planned."""
 
@@ -65,9 +77,9 @@ class KuduPartition(InputPartition):
 class KuduReader(DataSourceReader):
     """Plans scan tokens once for each DataFrame, so that a DataFrame is one snapshot."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType, until: int | None = None) -> None:
         with coded():
-            self._options = ReadOptions.parse(options)
+            self._options = ReadOptions.parse(options, until)
             for name, given in (
                 ("maxRowsPerTrigger", self._options.max_rows is not None),
                 ("since=latest", self._options.since == LATEST),

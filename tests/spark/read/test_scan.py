@@ -16,7 +16,6 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceReader
 
 import kudu_core as kc
 from kudu_core import spark as ks
@@ -266,7 +265,7 @@ def test_spark_may_stop_early_and_join_a_scan_with_itself(spark: SparkSession, p
     assert df.alias("a").join(df.alias("b"), "k").count() == ROWS
     loaded = read(spark, "file://" + path)
     # Spark 4.3 keeps a pushed filter for every later query of a DataFrame, so none may be pushed.
-    assert KuduReader.pushFilters is DataSourceReader.pushFilters
+    assert "pushFilters" not in vars(KuduReader)
     assert loaded.where("k = 1").count() == 1
     assert loaded.count() == ROWS
 
