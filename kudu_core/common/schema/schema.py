@@ -321,8 +321,7 @@ class Schema:
 
 
 def arrow_schema(columns: Iterable[StoredColumn]) -> pa.Schema:
-    """The Arrow schema of these columns as they are stored: types, nullability, and comments as field
-    metadata."""
+    """The Arrow schema of these columns as they are stored; comments are metadata of fields."""
     return pa.schema([pa.field(c.name, c.type.arrow, c.nullable, _metadata_of(c)) for c in columns])
 
 
@@ -367,9 +366,7 @@ def check_size(schema: Schema) -> None:
 def encodings_of(type_: ColumnType) -> tuple[str, ...]:
     """What ``Column.encoding`` may be for a type."""
     found = _ENCODINGS_OF[type_.kind]
-    if type_.width not in (4, 8):
-        return tuple(encoding for encoding in found if encoding != "bitshuffle")
-    return found
+    return found if type_.width in (4, 8) else tuple(one for one in found if one != "bitshuffle")
 
 
 def check_stored(column: StoredColumn) -> None:
@@ -396,8 +393,7 @@ def check_stored(column: StoredColumn) -> None:
             )
         stored = values.physical(column.type, default)
         assert isinstance(stored, bytes)
-        size = len(stored)
-        if size > MAX_DEFAULT_BYTES:
+        if (size := len(stored)) > MAX_DEFAULT_BYTES:
             raise InvalidArgument(
                 f"column {column.name!r}: a default of {size:,} bytes; at most {MAX_DEFAULT_BYTES:,} are kept"
             )
