@@ -39,7 +39,7 @@ MISTAKES = """
     table.delete([1], on_missing="raise")  # mistake
     table.upsert([{"k": 1}], on_repeat="ignore")  # mistake
     table.changes(images="before")  # mistake
-    table.count(at="yesterday")  # mistake
+    table.count(at=1.5)  # mistake
     table.insert(5)  # mistake
     table.upsert(2.5)  # mistake
     table.scan(where=5)  # mistake
@@ -81,6 +81,7 @@ RIGHT = """
         table.insert(pa.table({"k": [1]}))
         table.insert(batches())
         table.insert(table.scan(), txn=("load", 7), on_repeat="skip")
+        table.count(at="a tag")
         table.update(where=pc.field("k") > 5, set={"v": 1})
         table.update({"k": [1], "v": [2]}, on_missing="ignore")
         table.delete(where=[("k", ">", 5)])
