@@ -73,7 +73,10 @@ class Writer:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             word = line.strip()
-            (self.told.append(int(word)) if word.isdigit() else self.said.append(word))  # type: ignore[func-returns-value]
+            if word.isdigit():
+                self.told.append(int(word))
+            else:
+                self.said.append(word)
 
     def writes_on(self, rows: int) -> None:
         """Wait until so many more rows were acknowledged."""

@@ -22,7 +22,7 @@ from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, opened, requests_of, spent
 
 PUT_DOLLARS, GET_DOLLARS = 5e-6, 0.4e-6
-"""Of a request to S3; a listing costs what a put does, and a deletion nothing."""
+"""Of a request to Amazon's store; a listing costs what a put does, and a deletion nothing."""
 DAY_S, DAYS = 86_400, 30
 WAVE = 16
 """So many objects of the log are asked for at a time."""
