@@ -103,3 +103,36 @@ def test_a_table_of_a_frame(spark: SparkSession, tmp_path: Path) -> None:
     ks.write(frame, str(tmp_path / "t"), "insert")
     with kc.open_table(tmp_path / "t") as table:
         assert table.get(1) == {"id": 1, "s": {"x": [1, 2], "y": [("a", 1.5)]}}
+
+
+def test_times_and_nulls_inside_of_nested_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Local times and intervals of days in arrays, structs and maps, NULLs and empties at each level; a
+    partition by a local time, and predicates on a local time, an interval and a field."""
+    frame = spark.sql(
+        """SELECT id AS k, timestamp_ntz'2024-07-01 00:00:00' + make_dt_interval(cast(id AS int)) AS n,
+        interval '1 02:03:04.000005' day to second * id AS i,
+        CASE id WHEN 0 THEN NULL WHEN 1 THEN array() ELSE
+            array(timestamp_ntz'2024-07-01 01:02:03.000004', NULL) END AS l,
+        CASE id WHEN 0 THEN NULL ELSE named_struct(
+            'x', IF(id = 1, NULL, interval '-1' day), 'y', array(array(), NULL, array(id))) END AS s,
+        map('a', IF(id = 1, NULL, timestamp_ntz'2024-07-02 00:00:00')) AS m FROM range(4)"""
+    )
+    path = str(tmp_path / "t")
+    middle = dt.datetime(2024, 7, 3)
+    ranges = kc.RangePartition("n", [(None, middle), (middle, None)])
+    ks.create(path, frame, ["n", "k"], partition_by=ranges)
+    frame.write.format("kudu_core").mode("append").option("operation", "insert").save(path)
+    wanted = sorted(frame.select("n", "k", "i", "l", "s", "m").collect())
+    for back in (ks.scan(spark, path), spark.read.format("kudu_core").load(path)):
+        assert sorted(back.select("n", "k", "i", "l", "s", "m").collect(), key=lambda r: r["n"]) == wanted
+    assert ks.write(frame, path, "update").updated == 4
+    with kc.open_table(path) as table:
+        assert table.scan(["k"], where=[("n", "<", middle)]).count() == 2
+    for where, keys in (
+        ([("n", ">=", middle)], [2, 3]),
+        ([("i", ">", dt.timedelta(days=2))], [2, 3]),
+        ([("s.x", "==", dt.timedelta(days=-1))], [2, 3]),
+    ):
+        assert sorted(row["k"] for row in ks.scan(spark, path, ["k"], where).collect()) == keys, where
+    given = spark.read.format("kudu_core").option("where", '[["n", ">=", "2024-07-03T00:00:00"]]').load(path)
+    assert given.count() == 2
