@@ -25,6 +25,7 @@ READING: dict[str, dict[str, str]] = {
         "common/types/nested_flatten.py": "checks them, level by level",
         "common/types/nested_casts.py": "after check_layout",
         "common/types/nested_assemble.py": "of columns that the table has stored",
+        "table/backup/restore.py": "of a backup's file, after validate(full=True)",
     },
     "dictionary_decode": {
         "common/types/stored_arrays.py": "of dictionary_values",
