@@ -48,10 +48,10 @@ MISTAKES = """
     table.get(5)["k"]  # mistake
     table.merge([{"k": 1}], on_duplicate="first")  # mistake
     table.merge(5)  # mistake
-    table.merge([{"k": 1}]).when_matched(where="n > 1")  # mistake
+    table.merge([{"k": 1}]).when_matched(where=5)  # mistake
     table.merge([{"k": 1}]).when_not_matched_by_source_update()  # mistake
     table.merge([{"k": 1}]).when_matched_delete().execute(on_error="skip")  # mistake
-    table.upsert([{"k": 1}], if_="n > 1")  # mistake
+    table.upsert([{"k": 1}], if_=2.5)  # mistake
     table.update([{"k": 1}], set=[("n", 1)])  # mistake
     table.modify(1, lambda row: row["n"])  # mistake
     kc.old(5)  # mistake
@@ -111,6 +111,7 @@ RIGHT = """
         table.insert({"k": [1]}, if_=kc.new("k") > 0)
         table.delete([1], if_=kc.old("n") == 1, on_missing="ignore")
         merge: kc.Merge = table.merge(pa.table({"k": [1]}), on={"k": "k"})
+        merge = merge.when_matched({"n": kc.expr("old.n")}, where="new.n > 1")
         merge = merge.when_matched({"n": 1}, where=larger).when_matched_delete()
         done: kc.MergeResult = merge.when_not_matched_insert().execute(txn=("load", 8))
         clauses: tuple[int, ...] = done.clauses

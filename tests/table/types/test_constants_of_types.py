@@ -144,7 +144,8 @@ def test_text_of_a_uuid_prunes_orders_and_reaches_fields(make: Make) -> None:
     text = str(ID)
     assert made.count(pc.field("k") == text) == made.count(pc.field("k") == text.upper()) == 1
     assert made.count(pc.field("k") < text) == made.count([("k", "<", ID)]) == 5
-    assert made.count(pc.field("s", "u") == text) == made.count(pc.field("s", "b") == True) - 3 == 1  # noqa: E712
+    assert made.count(pc.field("s", "u") == text) == 1
+    assert made.count(pc.field("s", "b") == True) == 4  # noqa: E712
     assert made.count(~pc.field("s", "u").isin([text, None])) == 9
     assert "keys" in str(made.scan(where=pc.field("k") == text).explain())
     made.update(where=pc.field("k") == text, set={"s.b": None})
