@@ -45,7 +45,7 @@ def locked(df: DataFrame, path: str) -> None:
 def damaged(df: DataFrame, path: str) -> None:
     """A task, and no planner, finds the damage."""
     with kc.open_table(path, "rw") as table:
-        table.upsert({"k": range(30_000), "v": ["x" * 9] * 30_000})
+        table.upsert({"k": range(30_000), "v": [f"{n * 7919 % 65537}" for n in range(30_000)]})
         table.flush()
     loaded = df.sparkSession.read.format("kudu_core").load(path)
     for file in Path(path).glob("tablets/*/*.rows"):
