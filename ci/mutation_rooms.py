@@ -258,7 +258,8 @@ ROOMS = {
         _of("wal/objects", "log_object", "object_tail", "object_fence", "object_log"),
         (
             *_tests("wal/objects", "log_object", "object_log"),
-            *_tests("table/in_store", "takeover", "requests", "outages", "readers", "killed"),
+            *_tests("table/in_store", "takeover", "requests", "outages", "readers"),
+            *_tests("table/in_store/killed", "killed"),
             *_tests("table/in_store", "differential_in_store"),
         ),
     ),
@@ -281,7 +282,8 @@ ROOMS = {
         ),
         (
             *_tests("objects", "object_files", "object_lease"),
-            *_tests("table/in_store", "takeover", "requests", "outages", "readers", "reading", "killed"),
+            *_tests("table/in_store", "takeover", "requests", "outages", "readers", "reading"),
+            *_tests("table/in_store/killed", "killed"),
             *_tests("table/in_store", "differential_in_store"),
             *_tests("objects", "tables"),
         ),
