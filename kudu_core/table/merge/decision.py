@@ -109,11 +109,6 @@ class Decision:
         names = sorted({name for clause in clauses for name in clause.old if clause.clause.of == "matched"})
         return _Checked(schema, parts, clauses, stored_of(schema, map(schema.seen, names)))
 
-    @property
-    def is_large(self) -> bool:
-        """Its calls are taken one by one."""
-        return self._source.is_large
-
     def source_fingerprint(self) -> Fingerprint:
         return total(part.fingerprint() for part in self.checked.parts)
 
