@@ -94,6 +94,8 @@ class Writer:
         self.process.kill()
         self.process.wait(WITHIN_S)
         self._thread.join(WITHIN_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 def until(what: Callable[[], bool]) -> None:

@@ -49,6 +49,7 @@ READING: dict[str, dict[str, str]] = {
     "concat_arrays": {
         "common/types/nested_casts.py": "of what it has made",
         "table/merge/merge_source.py": "after check_layout",
+        "common/where/nested/whole.py": "of what pyarrow has computed",
     },
     "_import_from_c": {
         "table/read/few_keys.py": "of what our kernel has written",
@@ -65,6 +66,7 @@ READING: dict[str, dict[str, str]] = {
         "common/types/types.py": "ColumnType's, of a type alone",
         "common/types/nested_nodes.py": "ColumnType's, of a type alone",
         "sql/named_columns.py": "ColumnType's, of a type alone",
+        "common/where/nested/assembled.py": "ColumnType's, of a type alone",
         "common/types/nested_casts.py": "ColumnType's, of a type alone",
         "common/rows/nested_values.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",

@@ -75,7 +75,7 @@ MISTAKES: dict[str, tuple[Callable[[DataFrame, str], Any], str]] = {
         "[KUDU_INVALID_ARGUMENT] no column 'w'",
     ),
     "a predicate": (
-        lambda df, path: df.sparkSession.read.format("kudu_core").option("where", "k > 5").load(path),
+        lambda df, path: df.sparkSession.read.format("kudu_core").option("where", "[5").load(path),
         "[KUDU_INVALID_ARGUMENT] where is no JSON",
     ),
     "a frame's column": (

@@ -108,13 +108,32 @@ def _struct(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.A
     for field in wanted:
         if field.name in have:
             part = parts[have.index(field.name)]
-            fields.append(_brought(part, field.type, f"{name}.{field.name}", leaf))
+            made = _brought(part, field.type, f"{name}.{field.name}", leaf)
+            fields.append(made if field.nullable else _without_nulls_below(array, made))
         elif field.nullable:
             fields.append(pa.nulls(len(array), field.type))
         else:
             raise _misfit(array, wanted, name, f"field {field.name!r}, which takes no NULL, is missing")
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=mask)
+
+
+def _without_nulls_below(array: pa.Array, part: pa.Array) -> pa.Array:
+    """A part of structs that takes no NULL, and has some only where the struct is NULL, without these, since
+    Arrow takes no such part for one of its type."""
+    if not part.null_count or pc.any(pc.and_(part.is_null(), array.is_valid())).as_py():
+        return part
+    if isinstance(part, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(part.type, _without_nulls_below(array, part.storage))
+    type_ = part.type
+    if _t.is_struct(type_):
+        return pa.StructArray.from_arrays([part.field(at) for at in range(len(type_))], fields=list(type_))
+    if is_nested(type_):
+        is_view = _t.is_list_view(type_) or _t.is_large_list_view(type_)
+        own = 1 if _t.is_fixed_size_list(type_) else 3 if is_view else 2
+        buffers = [None, *part.buffers()[1:own]]
+        return pa.Array.from_buffers(type_, len(part), buffers, 0, part.offset, [part.values])
+    return pa.Array.from_buffers(type_, len(part), [None, *part.buffers()[1:]], 0, part.offset)
 
 
 def _list(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Array:

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 
 class FrameMerge(MergeClauses):
-    """A merge of a DataFrame's rows that is put together, as ``kudu_core.Merge`` is."""
+    """A merge of a DataFrame's rows that is put together, as ``kudu_core.Merge`` is.
+
+    >>> ks.merge(df, stock).when_not_matched_insert(where=pc.field("id") > 100).execute().ignored
+    1
+    """
 
     def __init__(
         self,
@@ -98,8 +102,8 @@ def merge(
     writing meanwhile.  What can be said without looking at rows that are there is faster by ``write``, whose
     tasks make the table's files.
 
-    >>> ks.merge(df, stock).when_matched(where=kc.new("price") > kc.old("price")).execute().updated
-    1
+    >>> ks.merge(df, stock).when_matched().when_not_matched_insert().execute().clauses
+    (0, 1)
 
     Parameters
     ----------
