@@ -1,4 +1,4 @@
-"""Parts of structs that take no NULL: below a struct that is NULL they have none either, as Arrow wants it."""
+"""Parts of structs that take no NULL: below a struct that is NULL they have none either, as Arrow has it."""
 
 from __future__ import annotations
 

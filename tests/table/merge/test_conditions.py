@@ -133,12 +133,12 @@ def test_wrong_calls(stock: kc.Table) -> None:
     wrong: list[tuple[Any, type[Exception], str]] = [
         (lambda: stock.update(rows, if_=kc.old("b") > 1), kc.InvalidArgument, "'b'"),
         (lambda: stock.update(rows, if_=kc.new("b") > 1), kc.InvalidArgument, "given have no column 'b'"),
-        (lambda: stock.update(rows, if_="a > 1"), kc.InvalidArgument, "'a > 1'"),
+        (lambda: stock.update(rows, if_="a > 1"), kc.InvalidArgument, "`a` may be old.a and new.a"),
         (lambda: stock.update(rows, if_=kc.old("a")), kc.InvalidArgument, "true or false, not int64"),
-        (lambda: stock.update(rows, if_=kc.old("a") > "x"), kc.InvalidArgument, "when_matched"),
+        (lambda: stock.update(rows, if_=kc.old("a") > "x"), kc.InvalidArgument, "^update: "),
         (lambda: stock.update(rows, set={"k": 1}), kc.InvalidArgument, "'k' is a key column"),
         (lambda: stock.update(rows, set={"b": 1}), kc.InvalidArgument, "'b'"),
-        (lambda: stock.update(rows, set={}), kc.InvalidArgument, "when_matched"),
+        (lambda: stock.update(rows, set={}), kc.InvalidArgument, "^update: a mapping"),
         (lambda: stock.update(rows, set=[("a", 1)]), kc.InvalidArgument, "set is a mapping"),
         (lambda: stock.update({"k": [1]}, if_=kc.old("a") > 1), kc.InvalidArgument, "no column to set"),
         (lambda: stock.insert(rows, if_=positive), kc.InvalidArgument, "no row is there of which 'a'"),
@@ -175,7 +175,7 @@ def test_wrong_clauses_are_refused_when_they_are_added(stock: kc.Table) -> None:
         (lambda: by_source_update({"a": kc.new("a")}), "no row is given of which 'a'"),
         (lambda: merge.execute(), "a merge has clauses"),
         (lambda: stock.merge({"k": [1]}).when_matched().execute(), "no column to set beside the key"),
-        (lambda: merge.when_matched_delete(where="a = 1"), "when_matched_delete: a condition is"),
+        (lambda: merge.when_matched_delete(where=5), "when_matched_delete: a condition is"),
     ]
     for call, match in wrong:
         with pytest.raises(kc.InvalidArgument, match=match):
