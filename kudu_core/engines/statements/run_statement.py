@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.schema.column_names import is_unicode
 from kudu_core.engines.statements.in_duckdb import THIS, Queries
 from kudu_core.engines.statements.merge_statement import run_merge
 from kudu_core.engines.statements.write_statements import run_delete, run_insert, run_update
@@ -34,7 +35,7 @@ _INSTEAD = {
 
 def run_sql(table: Table, text: str, parameters: Mapping[str, Any]) -> Any:
     """What ``Table.sql`` gives."""
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not text.strip() or not is_unicode(text):
         raise InvalidArgument(f"sql takes the text of one statement, not {text!r}")
     words = text[_BEFORE.match(text).end() :].split(maxsplit=1)  # type: ignore[union-attr]
     first = re.split(r"\W", words[0], maxsplit=1)[0].upper() if words else ""

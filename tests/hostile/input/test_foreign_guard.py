@@ -36,19 +36,22 @@ GUARDED = {
     "changes": ("changes",),
     "scan_tokens": ("scan_tokens",),
     "change_tokens": ("change_tokens",),
-    "alter": ("a default",),
+    "alter": ("a default", "a changed default"),
+    "history_of": ("history_of",),
+    "sql": ("sql", "sql of a value", "sql that writes"),
     "to_dataset": ("dataset",),
     "snapshot": ("snapshot",),
 }
 """Methods of a table that take or lead to values of somebody else's, and the doors that stand for them."""
 FOREIGN = {
-    "data", "keys", "key", "where", "set", "key_range", "add", "columns", "op_column", "source", "if_",
+    "change", "data", "keys", "key", "where", "set", "key_range", "add", "columns", "op_column", "source",
+    "if_", "parameters", "text",
 }  # fmt: skip
 """Names of arguments that carry values, names or expressions of the caller's."""
 OWN = {
     "add_range", "at", "batch_rows", "budget_s", "by", "dictionary", "drop", "drop_range", "dst",
     "full", "function", "images", "limit", "n", "net", "on", "on_conflict", "on_duplicate", "on_error",
-    "on_missing", "on_repeat", "options", "order", "rename", "self", "sequence_by", "since",
+    "name", "on_missing", "on_repeat", "options", "order", "path", "rename", "self", "sequence_by", "since",
     "storage_options", "target_rows", "token", "tries", "txn", "until", "wait", "_requests",
 }  # fmt: skip
 """Names of arguments that carry none: choices, numbers, times, paths, and what the table itself gave out."""

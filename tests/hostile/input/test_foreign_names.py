@@ -153,6 +153,11 @@ TEXT_DOORS: dict[str, tuple[str, Callable[[kc.Table], object]]] = {
     "changes by a filter": ("filter on 'v'", lambda t: list(t.changes(where=[("v", "==", LONE)]))),
     "scan tokens": ("filter on 'v'", lambda t: t.scan_tokens(where=[("v", "==", LONE)])),
     "a default": ("column 'w', default", lambda t: t.alter(add=[kc.Column("w", "string", default=LONE)])),
+    "a changed default": ("column 'v', default", lambda t: t.alter(change={"v": {"default": LONE}})),
+    "history_of": ("key column 'k'", lambda t: t.history_of(LONE)),
+    "sql": ("sql takes the text", lambda t: t.sql(f"SELECT '{LONE}'")),
+    "sql of a value": ("DuckDB says", lambda t: t.sql("SELECT * FROM this WHERE v = $v", v=LONE)),
+    "sql that writes": ("$v", lambda t: t.sql("UPDATE this SET v = $v WHERE k = 'a'", v=LONE)),
     "a name that is asked for": ("no column", lambda t: t.scan([LONE])),
     "min_max": ("no column", lambda t: t.scan().min_max(LONE)),
     "a set with a token": (
