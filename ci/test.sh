@@ -21,7 +21,10 @@ QUEUE=(
     interrupts kernels rowset sql cfile common fs wal compat model
 )
 # The largest room is two parts: what is apart of it.
-DOORS=(tests/table/in_store tests/table/types tests/table/engines tests/table/travel)
+DOORS=(
+    tests/table/in_store tests/table/types tests/table/engines tests/table/travel
+    tests/table/merge tests/table/manage tests/table/changes
+)
 options=()
 rooms=()
 while [ $# -gt 0 ]; do

@@ -23,7 +23,7 @@ from tests.support.fs.memory import MemoryFileSystem
 from tests.support.models.history import History
 from tests.support.models.model import State, state_of
 
-CALLS = 6
+CALLS = 3
 """That the short run hits, of each walk and kind of failure."""
 NEW = "/tables/new"
 
