@@ -164,7 +164,6 @@ def test_names_may_be_swapped() -> None:
         ({"drop": ["zz"]}, "'zz'"),
         ({"drop": [3]}, "3"),
         ({"drop": ["v"], "rename": {"v": "w"}}, "'v'"),
-        ({"rename": {"a": "key"}}, "'a'"),
         ({"rename": ["v"]}, "'v'"),
         ({"add": "v"}, "'v'"),
         ({"add": [7]}, "7"),
