@@ -42,7 +42,6 @@ READING: dict[str, dict[str, str]] = {
         "common/rows/python_columns.py": "of what pa.array has made of Python's values",
         "common/where/filter_lists.py": "after check_chunks",
         "table/backup/backup_file.py": "after validate(full=True)",
-        "table/write/where.py": "of what pyarrow has computed",
         "table/merge/sides.py": "of what pyarrow has computed",
         "table/merge/merge_rows.py": "of rows that the table has stored",
     },
