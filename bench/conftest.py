@@ -6,6 +6,7 @@ so that runs of different sizes can be compared.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -17,6 +18,12 @@ from bench.shapes.report import OURS, Line, Report
 from bench.shapes.timing import Timed
 
 ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is collected stays until the end: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ room, the folder under ``tests/``, as a marker: ``pytest -m kernels``.
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             room = item.path.relative_to(HERE).parts[0]
             if room in ROOMS:
                 item.add_marker(room)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The modules and thousands of items that a room collects stay until it ends: no collection of garbage
+    looks at them again.  Rooms whose tests collect garbage took up to a third less time for it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -246,10 +246,12 @@ def operations_of(scene: Scene, walk: Walk) -> list[str]:
     return log
 
 
-def disks_after(fs: FaultyFileSystem, rng: random.Random, *, crashed: bool) -> Iterator[MemoryFileSystem]:
+def disks_after(
+    fs: FaultyFileSystem, rng: random.Random, long: bool, *, crashed: bool
+) -> Iterator[MemoryFileSystem]:
     """What power cuts may leave; after an error also the disk of the machine that goes on."""
     assert isinstance(fs.inner, MemoryFileSystem)
-    for keep in ("none", "all", "random"):
+    for keep in ("none", "all", "random") if long else (rng.choice(("none", "all")), "random"):
         yield fs.inner.crash_clone(rng, keep=keep)  # type: ignore[arg-type]
     if not crashed:
         fs.inner.kill()
@@ -268,7 +270,8 @@ def test_a_failure_at_every_call(scene: Scene, seed: int, long: bool, name: str,
     operations = operations_of(scene, walk)
     outcomes = set()
     chosen = set(shares(len(operations), CALLS, seed, long))
-    chosen |= {number for number, op in enumerate(operations, 1) if op == "rename"}
+    renames = [number for number, op in enumerate(operations, 1) if op == "rename"]
+    chosen |= {renames[at - 1] for at in shares(len(renames), 4, seed, long)}
     chosen |= {1, len(operations)}
     for number in sorted(chosen):
         rng = random.Random(seed * 1_000_003 + number)
@@ -284,7 +287,7 @@ def test_a_failure_at_every_call(scene: Scene, seed: int, long: bool, name: str,
                 assert isinstance(error, SimulatedCrash) or error is None
             if isinstance(error, OSError) and not isinstance(error, kc.KuduError):
                 assert error.errno in (errno.ENOSPC, errno.EIO)
-            for disk in disks_after(fs, rng, crashed=fs.crashed):
+            for disk in disks_after(fs, rng, long, crashed=fs.crashed):
                 with segments_of(SMALL):
                     outcome = walk.check(scene, disk, ManualClock(scene.now_us + 1000))
                 outcomes.add(outcome)
