@@ -141,10 +141,12 @@ def operations_of(scene: Scene, act: Act) -> list[str]:
     return log
 
 
-def disks_after(fs: FaultyFileSystem, rng: random.Random, *, crashed: bool) -> Iterator[MemoryFileSystem]:
+def disks_after(
+    fs: FaultyFileSystem, rng: random.Random, long: bool, *, crashed: bool
+) -> Iterator[MemoryFileSystem]:
     """What power cuts may leave; after an error also the disk of the machine that goes on."""
     assert isinstance(fs.inner, MemoryFileSystem)
-    for keep in ("none", "all", "random"):
+    for keep in ("none", "all", "random") if long else (rng.choice(("none", "all")), "random"):
         yield fs.inner.crash_clone(rng, keep=keep)  # type: ignore[arg-type]
     if not crashed:
         fs.inner.kill()
@@ -214,7 +216,7 @@ def test_a_failure_at_every_call(scene: Scene, seed: int, long: bool, walk: str,
             assert isinstance(error, SimulatedCrash) == (kind == "crash") or error is None
             if isinstance(error, OSError) and not isinstance(error, kc.KuduError):
                 assert error.errno in (errno.ENOSPC, errno.EIO)
-            for disk in disks_after(fs, rng, crashed=fs.crashed):
+            for disk in disks_after(fs, rng, long, crashed=fs.crashed):
                 outcome = check(scene, disk)
                 outcomes.add(outcome)
                 if walk == "backup" and isinstance(error, OSError | kc.KuduError):
