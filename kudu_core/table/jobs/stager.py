@@ -133,10 +133,22 @@ class JobStager:
         for call in calls:
             if form.ignore_null:
                 call.status = _null_keys(schema, call.block)
-            call.continues = bool(self._waiting)
-            self._waiting.append(call)
-            self._nbytes += call.block.nbytes
-        if self._nbytes >= form.run_bytes:
+            self._keep(call)
+        self._go_on()
+
+    def take(self, call: Call) -> None:
+        """Take rows that are decided already; those of one stager have the same columns and operation."""
+        self._keep(call)
+        self._go_on()
+
+    def _keep(self, call: Call) -> None:
+        call.continues = bool(self._waiting)
+        self._waiting.append(call)
+        self._nbytes += call.block.nbytes
+
+    def _go_on(self) -> None:
+        """Write what is enough for a run, and show that somebody is at work."""
+        if self._nbytes >= self._form.run_bytes:
             self._write()
         now = self._clock.monotonic_s()
         if now - self._beat_s > HEARTBEAT_S:

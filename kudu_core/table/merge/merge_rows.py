@@ -126,9 +126,14 @@ def executed(engine: Engine, asked: Asked, on_error: str, txn: Any, on_repeat: s
     """A merge, and what it answers."""
     check_on_error(on_error)
     done, outcome = merged(engine, asked, on_error, check_txn(txn, on_repeat))
+    return result_of(done, outcome.applied, outcome.without)
+
+
+def result_of(done: WriteResult, applied: np.ndarray, without: int) -> MergeResult:
+    """The answer of a merge.  ``applied``: (clauses,) int64, rows of each; ``without``: rows of none."""
     counted = {one.name: getattr(done, one.name) for one in fields(WriteResult)}
-    clauses = () if done.deduplicated else tuple(outcome.applied.tolist())
-    ignored = done.ignored if done.deduplicated else outcome.without
+    clauses = () if done.deduplicated else tuple(applied.tolist())
+    ignored = done.ignored if done.deduplicated else without
     return MergeResult(**{**counted, "ignored": ignored}, clauses=clauses)
 
 
@@ -213,12 +218,15 @@ def with_there(errors: pa.Table, outcome: Outcome) -> pa.Table:
 def fingerprint_of(decision: Decision) -> Fingerprint:
     """Of the rows that are given and of what is said of them.  It counts no rows: how many of these are
     refused nobody can tell from the counts."""
+    return replace(decision.source_fingerprint() + said_by(decision), rows=0)
+
+
+def said_by(decision: Decision) -> Fingerprint:
+    """Of what the clauses say."""
     checked = decision.checked
-    rows = decision.source_fingerprint()
     said: dict[str, Any] = {name: made for clause in checked.clauses for name, made in clause.said().items()}
     order = [f"{clause.number} {clause.clause.place}" for clause in checked.clauses]
-    told = of_predicate(pc.scalar(", ".join(order)), said)
-    return replace(rows + told, rows=0)
+    return of_predicate(pc.scalar(", ".join(order)), said)
 
 
-__all__ = ["THERE", "Asked", "Merge", "MergeResult", "executed", "merged"]
+__all__ = ["THERE", "Asked", "Merge", "MergeResult", "executed", "merged", "result_of", "said_by"]

@@ -1,4 +1,4 @@
-"""``ks.merge``: a DataFrame's rows, merged by the process that writes."""
+"""``ks.merge``: a DataFrame's rows, decided by tasks or by the process that writes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,19 @@ def merged(of: ks.FrameMerge) -> ks.FrameMerge:
     return of.when_not_matched_insert({"n": kc.new("n")}, where=kc.new("even"))
 
 
+@pytest.fixture
+def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no frame were small, and nobody but tasks could decide."""
+    monkeypatch.setattr(frame_merge, "few_rows", lambda _: None)
+    monkeypatch.setattr(frame_merge, "executed", None)
+
+
 @pytest.mark.parametrize("few", [True, False])
 def test_a_merge_of_a_frame(
-    spark: SparkSession, path: Path, few: bool, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, path: Path, few: bool, request: pytest.FixtureRequest
 ) -> None:
     if not few:
-        monkeypatch.setattr(frame_merge, "few_rows", lambda _: None)
+        request.getfixturevalue("by_tasks")
     df = frame(spark, 8).repartition(3)
     done = merged(ks.merge(df, path)).execute(txn=("query", 1))
     assert (done.clauses, done.counts) == ((1, 2), (2, 1, 0, 3))
@@ -88,3 +95,41 @@ def test_a_stream_is_merged_once(spark: SparkSession, path: Path, tmp_path: Path
     with kc.open_table(path) as table:
         assert table.get(2, ["n"]) == {"n": 12}
         assert table.count() == 5
+
+
+def test_many_tablets_and_rows_by_tasks(spark: SparkSession, tmp_path: Path, by_tasks: None) -> None:
+    """By files, with another name for the key and the last of several rows of a key; and twice the same."""
+    by, options = [kc.HashPartition("k", 4)], {"ingest_threshold_rows": 10}
+    with kc.create_table(tmp_path / "t", SCHEMA, "k", partition_by=by, options=options) as table:
+        table.insert({"k": list(range(500)), "n": [0] * 500})
+        df = spark.range(2000).selectExpr("id DIV 2 AS key", "CAST(id AS DECIMAL(20, 0)) AS n", "id AS turn")
+
+        def merge() -> ks.FrameMerge:
+            last: Any = {"on_duplicate": "last", "sequence_by": "turn"}
+            made = ks.merge(df.repartition(5), table, on={"k": "key"}, **last)
+            return made.when_matched({"n": kc.new("n")}).when_not_matched_insert({"n": kc.new("n")})
+
+        done = merge().execute(txn=("query", 1))
+        assert (done.clauses, done.counts) == ((500, 500), (500, 500, 0, 0))
+        assert merge().execute(txn=("query", 1)).deduplicated
+        assert {row["k"]: row["n"] for row in table.scan(["k", "n"]).to_pylist()} == {
+            k: 2 * k + 1 for k in range(1000)
+        }
+        table.verify()
+        assert not [name for name in (tmp_path / "t" / "staging").iterdir() if name.name.startswith("merge-")]
+
+
+def test_a_write_beside_the_tasks(spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tasks have decided is not right any more: this process decides it."""
+    monkeypatch.setattr(frame_merge, "few_rows", lambda _: None)
+    collected = frame_merge.collected
+    with kc.open_table(path, "rw") as table:
+
+        def written(df: DataFrame) -> Any:
+            found = collected(df)
+            table.update({"k": [2], "n": [100]})
+            return found
+
+        monkeypatch.setattr(frame_merge, "collected", written)
+        assert merged(ks.merge(frame(spark, 8), table)).execute().clauses == (1, 2)
+        assert table.get(2, ["n"]) == {"n": 110}
