@@ -154,6 +154,8 @@ class TableReads(HandleOwner):
         >>> since = stock.delete([{"id": 1}]).timestamp - 1
         >>> stock.changes(since, columns=["id"]).to_table()["_op"].to_pylist()
         ['delete']
+        >>> stock.changes(key=2, columns=["name"]).to_table()["_op"].to_pylist()
+        ['insert']
 
         Parameters
         ----------
@@ -173,9 +175,6 @@ class TableReads(HandleOwner):
             One key, as ``get`` takes it, or several in a list, an Arrow array or anything with columns: what
             became of these rows alone.  They are looked up as ``get`` does, so the cost follows their
             changes and the number of rowsets, not the changes of others.
-
-            >>> stock.changes(key=2, columns=["name"]).to_table()["_op"].to_pylist()
-            ['insert']
 
         Raises
         ------

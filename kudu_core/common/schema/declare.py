@@ -37,6 +37,9 @@ class Column:
     >>> kc.create_table(path, columns, "id").insert([{"id": 1}]).inserted
     1
 
+    A table has up to 10,000 columns, up to 64 of them in its key; a name has up to 256 bytes of UTF-8, a
+    default up to 64 KiB.
+
     Parameters
     ----------
     type : pa.DataType, or its name ("int64", "timestamp[us,UTC]", "decimal128(10,2)")
@@ -51,9 +54,6 @@ class Column:
         text, where a file has 256 KiB of it and that pays.  "zstd" makes about 0.85 of what LZ4 makes of
         text; a load takes up to twice the time, and a page takes thrice as long to unpack
     comment : up to 256 characters
-
-    A table has up to 10,000 columns, up to 64 of them in its key; a name has up to 256 bytes of UTF-8, a
-    default up to 64 KiB.
     """
 
     name: str

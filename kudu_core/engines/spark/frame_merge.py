@@ -24,11 +24,17 @@ from kudu_core.engines.spark.scan import collected
 from kudu_core.engines.spark.schema import binary_cells, unsigned
 from kudu_core.engines.spark.staging import attempt_name, packed, unpacked
 from kudu_core.engines.spark.write import Task, routed
+from kudu_core.table.jobs.merge_shares import (
+    DecidedShare,
+    ShareOrder,
+    SharesOvertaken,
+    decide_share,
+    shared_merge,
+)
 from kudu_core.table.lifecycle.handles import open_handle
 from kudu_core.table.merge.merge_rows import Asked, MergeResult, executed
 from kudu_core.table.merge.merge_source import key_names
 from kudu_core.table.merge.put_together import MergeClauses, check_duplicates
-from kudu_core.table.merge.shares import Share, ShareOrder, SharesOvertaken, decide_share, shared_merge
 from kudu_core.table.opened.handle import Handle
 
 if TYPE_CHECKING:
@@ -106,7 +112,7 @@ class FrameMerge(MergeClauses):
             engine, on, self.clauses, self._renamed(self._last_by), is_named=token is not None
         ) as merge:
             answers = collected(df.mapInArrow(deciding_function(merge.order), "told binary"))
-            shares = [Share.from_bytes(bytes(row.told)) if row.told else None for row in answers]
+            shares = [DecidedShare.from_bytes(bytes(row.told)) if row.told else None for row in answers]
             return merge.applied(shares, "raise", token)
 
     def _renamed(self, name: str | None) -> str | None:

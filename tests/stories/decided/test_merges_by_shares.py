@@ -13,11 +13,12 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.idempotence.writers import check_txn
 from kudu_core.common.rows.arrow_in import given_rows
+from kudu_core.table.jobs import merge_shares as shares
+from kudu_core.table.jobs.merge_shares import DecidedShare, SharesOvertaken, decide_share, shared_merge
 from kudu_core.table.lifecycle.handles import open_handle
-from kudu_core.table.merge import merge_rows, shares
+from kudu_core.table.merge import merge_rows
 from kudu_core.table.merge.merge_rows import Asked, MergeResult
 from kudu_core.table.merge.merge_source import MergeSource
-from kudu_core.table.merge.shares import Share, SharesOvertaken, decide_share, shared_merge
 from kudu_core.table.opened.engine import Engine
 from tests.support.differential import code_of, failure_of, merging_case
 from tests.support.inside import engine_of
@@ -54,12 +55,12 @@ class Shared:
             with shared_merge(
                 engine, asked.on, asked.clauses, asked.last_by, is_named=token is not None
             ) as merge:
-                found: list[Share | None] = []
+                found: list[DecidedShare | None] = []
                 for number, mine in enumerate(shared_out(engine, asked, parts)):
                     with open_handle(engine.path) as reader:
                         batches = (batch for batch in mine)
                         found.append(decide_share(lambda r=reader: r, merge.order, batches, f"s{number}"))
-                sent = [None if one is None else Share.from_bytes(one.to_bytes()) for one in found]
+                sent = [None if one is None else DecidedShare.from_bytes(one.to_bytes()) for one in found]
                 done = merge.applied(sent, on_error, token)
         except SharesOvertaken:
             self.overtaken += 1

@@ -81,7 +81,7 @@ class ShareOrder:
 
 
 @dataclass(slots=True)
-class Share:
+class DecidedShare:
     """What one process has decided."""
 
     applied: np.ndarray
@@ -106,9 +106,9 @@ class Share:
         return json.dumps(told).encode()
 
     @staticmethod
-    def from_bytes(data: bytes) -> Share:
+    def from_bytes(data: bytes) -> DecidedShare:
         told = json.loads(data)
-        return Share(
+        return DecidedShare(
             np.array(told["applied"], np.int64),
             told["without"],
             [StagedRun.from_json(run) for run in told["runs"]],
@@ -123,7 +123,7 @@ class Share:
 
 def decide_share(
     find: Callable[[], Handle], order: ShareOrder, batches: Iterator[pa.RecordBatch], name: str
-) -> Share | None:
+) -> DecidedShare | None:
     """Decide the rows of a share; None where the table is not to be seen as the merge sees it.
 
     ``find`` gives the table in the state that is durable by now.  ``name``: what the names of its files begin
@@ -133,7 +133,7 @@ def decide_share(
     engine = _as_ordered(find, order, form)
     if engine is None:
         return None
-    share = Share(np.zeros(len(order.clauses), np.int64))
+    share = DecidedShare(np.zeros(len(order.clauses), np.int64))
     stagers: dict[tuple[int, tuple[int, ...]], JobStager] = {}
     looked_at: set[int] = set()
     for rows in _by_parts(batches, order.last_by is not None):
@@ -202,7 +202,7 @@ class ShareMerge:
     tablets: Tablets
     """Both of the state in which it began."""
 
-    def applied(self, shares: Sequence[Share | None], on_error: str, txn: Txn | None) -> MergeResult:
+    def applied(self, shares: Sequence[DecidedShare | None], on_error: str, txn: Txn | None) -> MergeResult:
         """Apply what shares have come to, as one record.
 
         Raises ``SharesOvertaken`` where they are not right any more, and what every merge raises; nothing was
@@ -318,4 +318,4 @@ def shared_merge(
             remove(fs, directory)
 
 
-__all__ = ["Share", "ShareMerge", "ShareOrder", "SharesOvertaken", "decide_share", "shared_merge"]
+__all__ = ["DecidedShare", "ShareMerge", "ShareOrder", "SharesOvertaken", "decide_share", "shared_merge"]
