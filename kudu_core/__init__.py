@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from kudu_core.table.read.tokens import ScanToken
     from kudu_core.table.repair.repair import repair
     from kudu_core.table.repair.report import RepairReport
+    from kudu_core.table.report.prometheus_text import prometheus_text
     from kudu_core.table.report.verify import Verified
     from kudu_core.table.table import Table
     from kudu_core.table.write.batch import Batch
@@ -126,6 +127,7 @@ __all__ = [
     "new",
     "old",
     "open_table",
+    "prometheus_text",
     "rename_table",
     "repair",
     "restore",
@@ -163,6 +165,7 @@ _HOMES = {
     "new": "table.merge.sides",
     "old": "table.merge.sides",
     "open_table": "table.entry",
+    "prometheus_text": "table.report.prometheus_text",
     "rename_table": "table.lifecycle.manage.rename_table",
     "repair": "table.repair.repair",
     "restore": "table.entry",

@@ -47,6 +47,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "staging_grace_s": (0, _YEAR_S),
     "lost_grace_s": (0, _YEAR_S),
     "lock_timeout_s": (0, _YEAR_S),
+    "slow_operation_s": (0, _YEAR_S),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "durability": ("sync", "group", "none"),
@@ -143,6 +144,10 @@ class Options:
 
     lock_timeout_s: float = 60.0
     """Seconds, 0 to a year: how long a distributed commit waits for the writer lease."""
+
+    slow_operation_s: float | None = 1.0
+    """Seconds, 0 to a year: a call or a work of maintenance that takes longer is told to the logger
+    ``kudu_core.slow``; None = none is."""
 
     if not TYPE_CHECKING:  # for a type checker the generated signature stands
 

@@ -15,7 +15,8 @@ from kudu_core.table.read.plan import BATCH_ROWS, ScanRequest
 from kudu_core.table.read.scan import Scan, count, open_scan
 from kudu_core.table.read.snapshot import Snapshot, open_snapshot
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
-from kudu_core.table.report.stats import layout, metrics, stats
+from kudu_core.table.report.metrics import Metrics, metrics
+from kudu_core.table.report.stats import layout, stats
 from kudu_core.table.report.verify import Verified, verify
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class TableReads(HandleOwner):
         age_s = handle.refresh_s
         if age_s is not None and handle.now_s() - handle.refreshed_s >= age_s:
             handle.current()  # the look before saves most reads the call
+        if stands_for := handle.get_is_due():
+            return points.get_timed(handle, key, columns, at, stands_for)
         return points.get(handle, key, columns, at)
 
     def get_many(self, keys: Any, columns: Any = None, at: At = None) -> pa.Table:
@@ -314,23 +317,20 @@ class TableReads(HandleOwner):
         """
         return self._handle.opened().journal.table()
 
-    def metrics(self) -> dict[str, float]:
-        """Numbers of this handle, by name.
+    def metrics(self) -> Metrics:
+        """Numbers of this handle by key, all from the beginning on: docs/observability.md has the list.
 
-        Now: ``memory_store_bytes``, ``memory_work_bytes`` (what flushes and merges under way hold beside the
-        stores), ``memory_limit_bytes``, ``log_bytes``, ``rowsets``, ``lost_files`` and
-        ``lost_bytes`` (in ``lost/``), ``tokens`` (writers known by their ``txn``), ``page_cache_bytes``,
-        ``page_cache_kept_bytes`` (of pages used more than once),
-        ``page_cache_pages``, ``page_cache_limit_bytes``.  Since it was opened: ``page_cache_hits``,
-        ``page_cache_misses``, ``page_cache_evicted``, ``throttled_count`` and ``throttled_s`` (writers that
-        were made to wait), ``tokens_dropped``, and of each operation of ``history()`` that has happened
-        ``<operation>_count``, ``_errors``, ``_elapsed_s``, ``_rows``, ``_input_bytes``, ``_output_bytes``,
-        ``_freed_bytes``.  Of a table in an object store: ``requests_get``, ``requests_put``,
-        ``requests_delete``, ``requests_list``, ``bytes_get``, ``bytes_put``, and ``repeated``, how many
-        requests were made again.
+        What is so now: memory, log, rowsets, the page cache, and what reads pay until maintenance has done
+        its work (``height``, ``merge_debt_bytes``, ``delta_share``, ...).  What has happened since the table
+        was opened: ``<operation>_count`` and sums of each operation of ``history()``, calls and their
+        seconds (``get_count``, ``write_elapsed_s``, ...), waits, hits and misses.  ``described`` has each
+        with its name for monitoring, kind, unit, meaning and labels, and times as histograms;
+        ``kudu_core.prometheus_text`` writes them for Prometheus.
 
         >>> int(stock.metrics()["rowsets"])
         0
+        >>> [m.kind for m in stock.metrics().described if m.name == "kudu_core_rowsets"]
+        ['gauge']
         """
         return metrics(self._handle.opened())
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.gates import LOOK_S, Flag
 from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.measure.histogram import Histogram
 from kudu_core.common.run.workers import Worker
 from kudu_core.errors import Closed, Fenced, Poisoned, StoreError
 from kudu_core.wal.log_options import LogClock, LogOptions
@@ -43,6 +45,8 @@ class SyncedLog(Watermarks):
         self._stop = Flag()
 
         self.fsyncs = 0
+        self.sync_times = Histogram()
+        """Of syncs that somebody waited for, or the log thread ran."""
 
     # Waiting ------------------------------------------------------------------------------------
 
@@ -117,8 +121,14 @@ class SyncedLog(Watermarks):
                 continue
             with self._sync_lock:
                 if self.durable_ts < ts:
-                    self._sync_now()
+                    self._sync_timed()
             self._syncing.open()
+
+    def _sync_timed(self) -> None:
+        """``_sync_now``, and how long it took."""
+        began_s = Clock.monotonic_s()
+        self._sync_now()
+        self.sync_times.add(Clock.monotonic_s() - began_s)
 
     # What a subclass gives ------------------------------------------------------------------------
 
@@ -166,7 +176,7 @@ class SyncedLog(Watermarks):
             try:
                 with self._sync_lock:
                     if self.last_lsn > self.durable_lsn:
-                        self._sync_now()
+                        self._sync_timed()
                 self._syncing.open()
             except (Poisoned, Fenced, Closed):
                 return

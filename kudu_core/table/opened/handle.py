@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.measure.call_times import sampling
 from kudu_core.errors import ChangesLost, Closed, KuduError, ReadOnly, SnapshotTooOld
 from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.engine import Engine
@@ -65,6 +66,8 @@ class Handle:
         self.now_s = Clock().monotonic_s if engine is None else engine.clock.monotonic_s
         self.refreshed_s = began_s
         """When the look began by which a reader has its state."""
+        self.get_is_due = sampling()
+        """Asked before each read of one row: for how many its time stands, 0: it is not measured."""
         self._reopen = reopen
         self._origin = origin
         self._held = [] if engine is None else [engine]
@@ -255,6 +258,7 @@ class Handle:
                     engine.pins.floor = floor
                     fresh.pool, engine.pool = engine.pool, fresh.pool
                     fresh.pins = engine.pins
+                    fresh.call_times = engine.call_times
                     self.engine = self._held[0] = fresh
                     self.refreshed_s = began_s
             if closed:

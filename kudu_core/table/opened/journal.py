@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.measure.histogram import Histogram, Times
 from kudu_core.events import (
     DeltaCompactionEnd,
     DeltaFlushEnd,
@@ -80,6 +81,7 @@ class Journal:
         self._mutex = mutex()
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._sums: dict[str, float] = {}
+        self._times = {"flush": Histogram(), "merge": Histogram()}
 
     def note(self, event: Event) -> None:
         """Remember an event, if it is an operation that has ended."""
@@ -91,8 +93,10 @@ class Journal:
             self._kept.append(row)
             name = str(row["operation"]).replace(" ", "_")
             if row["error"] is not None:
-                self._add(f"{name}_errors", 1)
+                self._add("maintenance_errors", 1)
                 return
+            if name in self._times:
+                self._times[name].add(event.elapsed_s)
             self._add(f"{name}_count", 1)
             for column in _SUMS:
                 if row.get(column):
@@ -108,9 +112,14 @@ class Journal:
         return pa.Table.from_pylist(rows, schema=SCHEMA)
 
     def sums(self) -> dict[str, float]:
-        """Counts and sums by operation: ``merge_count``, ``merge_elapsed_s``, ``merge_output_bytes``, ..."""
+        """Counts and sums by operation: ``merge_count``, ``merge_elapsed_s``, ``merge_output_bytes``, ...; of
+        what has happened."""
         with self._mutex:
             return dict(self._sums)
+
+    def times(self) -> dict[str, Times]:
+        """How long flushes and merges took."""
+        return {name: times.now() for name, times in self._times.items()}
 
 
 def _row(event: Event) -> dict[str, Any] | None:

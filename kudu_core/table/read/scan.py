@@ -15,6 +15,7 @@ import pyarrow as pa
 from kudu_core.common.rows.shown import Shown, damage_in
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.run.clock import time_of
+from kudu_core.common.run.measure.call_times import now_s
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
@@ -140,7 +141,7 @@ class Scan(ArrowResult):
         """The rows in batches as they were read: some may be larger than asked for.  ``whole``: the caller
         takes all of them."""
         shown = self._plan.shown
-        read = self._read_batches(whole=whole)
+        read = self._handle.engine.call_times.scan_of(self._read_batches(whole=whole))
         return read if shown is None else self._shown(shown, read)
 
     def _shown(self, shown: Shown, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -185,7 +186,11 @@ class Scan(ArrowResult):
         >>> stock.scan(where=pc.field("price") > 2).count()
         2
         """
-        return self._handle.again_where_lost(self._count)
+        times = self._handle.engine.call_times
+        began_s = now_s()
+        total = self._handle.again_where_lost(self._count)
+        times.scanned(now_s() - began_s, total)
+        return total
 
     def _count(self) -> int:
         counts, bare, total = ScanCounts(), self._plan.spec_of(()), 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -149,29 +148,6 @@ def _columns(engine: Engine) -> list[dict[str, Any]]:
             }
         )
     return out
-
-
-def metrics(engine: Engine) -> dict[str, float]:
-    """See ``Table.metrics``."""
-    cache = engine.cache.statistics()
-    lost_files, lost_bytes = (0, 0) if engine.in_store else lost_usage(engine.fs, engine.path)
-    log = engine.log if engine.writer else None
-    return {
-        **engine.journal.sums(),
-        "memory_store_bytes": sum(tablet.memory_bytes for tablet in engine.tablets),
-        "memory_work_bytes": engine.tablet_context.work.held_bytes,
-        "memory_limit_bytes": engine.options.memory_bytes,
-        "throttled_count": engine.memory.throttle.waits,
-        "throttled_s": engine.memory.throttle.waited_s,
-        "tokens": len(engine.writers.applied_writes),
-        "tokens_dropped": engine.writers.dropped,
-        "log_bytes": 0 if log is None else log.bytes_retained,
-        "rowsets": sum(len(tablet.view.rowsets) for tablet in engine.tablets),
-        "lost_files": lost_files,
-        "lost_bytes": lost_bytes,
-        **engine.table_file.requests(),
-        **{f"page_cache_{field.name}": getattr(cache, field.name) for field in fields(cache)},
-    }
 
 
 def layout(engine: Engine) -> str:

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.rows.pandas_frames import is_pandas_frame, of_pandas
+from kudu_core.common.run.measure.call_times import now_s
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_BOOL
 from kudu_core.errors import InvalidArgument
@@ -76,6 +77,7 @@ def write_rows(
     wait: bool = True,
 ) -> WriteResult:
     """Rows, or keys, with one operation."""
+    began_s = now_s()
     few = None
     if txn is None:
         few = _few(data)
@@ -91,10 +93,13 @@ def write_rows(
         if done is not None and on_error == "return":
             done = replace(done, errors=none_refused(engine.schema, on_error))
         if done is not None:
+            engine.call_times.wrote(began_s, done)
             return done
     token = _checked(engine, on_error, txn, on_repeat)
     parts = conform_calls(engine.schema, operation, data)
-    return write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
+    done = write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
+    engine.call_times.wrote(began_s, done)
+    return done
 
 
 def _written(engine: Engine, operation: str, few: Given, wait: bool) -> WriteResult | None:
@@ -131,9 +136,12 @@ def write_mixed(
     wait: bool = True,
 ) -> WriteResult:
     """Rows whose operations the column ``op_column`` names."""
+    began_s = now_s()
     token = _checked(engine, on_error, txn, on_repeat)
     parts = apply_calls(engine.schema, data, op_column)
-    return write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
+    done = write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
+    engine.call_times.wrote(began_s, done)
+    return done
 
 
 def write_where(
@@ -146,6 +154,7 @@ def write_where(
     wait: bool = True,
 ) -> WriteResult:
     """An update by ``set_``, or without it a deletion, of the rows that a predicate selects."""
+    began_s = now_s()
     token = _checked(engine, on_error, txn, on_repeat)
     collect, says = where_rows(engine, where, set_)
     op = RECORD_DELETE if set_ is None else RECORD_UPDATE
@@ -162,7 +171,9 @@ def write_where(
 
         return ingest_collected(engine, calls, on_error=on_error, txn=named_token)
 
-    return once(engine, named_token, write, wait=wait)
+    answer = once(engine, named_token, write, wait=wait)
+    engine.call_times.wrote(began_s, answer)
+    return answer
 
 
 def write_collected(

@@ -281,7 +281,7 @@ def test_an_operation_that_fails_is_told_and_left_alone(path: Path, monkeypatch:
         failed = [e for e in told if isinstance(e, events.MaintenanceError)]
         assert [(e.operation, e.tablet_id) for e in failed] == [("merge compaction", "1")]
         assert table.history()["error"].to_pylist()[-1] == "OSError(28, 'no room')"
-        assert table.metrics()["merge_compaction_errors"] == 1
+        assert table.metrics()["maintenance_errors"] == 1
         monkeypatch.setattr(compaction_lane, "merge_rowsets", usual)
         clock.advance(lane.RETRY_S + 1)
         assert table.maintain() > 0

@@ -40,6 +40,7 @@ OTHERS: dict[str, Any] = {
     "staging_grace_s": 700.0,
     "lost_grace_s": 4.0,
     "lock_timeout_s": 2.0,
+    "slow_operation_s": 5.0,
 }
 
 
