@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.errors import (
+    Cancelled,
     ChangesLost,
     Closed,
     ColumnTooLarge,
@@ -73,6 +74,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BackupResult",
     "Batch",
+    "Cancelled",
     "ChangeToken",
     "Changes",
     "ChangesLost",

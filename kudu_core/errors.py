@@ -7,6 +7,7 @@
     |- TableNotFound     no table at that path                       (FileNotFoundError)
     |- TableExists       create over an existing table               (FileExistsError)
     |- RowErrors         rows of a write call were refused; nothing of the call was applied
+    |- Cancelled         a listener, or who shows progress, asked a long work to end; it did nothing
     |- Conflict          rows that a batch has read were changed before it ended
     |- SnapshotTooOld    the history of that time is gone
     |  |- ChangesLost    changes since that time are gone
@@ -95,6 +96,13 @@ class RowErrors(KuduError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class Cancelled(KuduError):
+    """A listener, or who shows progress, has asked a long work to end (``WorkEvent.cancel``).
+
+    A load, a backup, a restore or a repair has not happened; of a compaction, what was done stays done.
+    """
 
 
 class Conflict(KuduError):

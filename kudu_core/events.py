@@ -6,8 +6,8 @@ The library logs only through ``log_events``, itself a listener.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
-from typing import Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +169,78 @@ class MaintenanceError(Event):
     operation: str
 
 
-class EventListener(Protocol):
-    """Told what happened, after it happened.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEvent(Event):
+    """A long work begins, goes on or has ended: ``Started``, then any ``Progress``, then ``Ended``.
 
-    Called on the thread that did the work, with no lock held, so by several threads at a time where several
-    work.  A listener must not call back into the table; what it raises is logged and dropped.
+    These have one ``work_id``.  ``elapsed_s`` counts from the beginning of the work.
+    """
+
+    operation: str
+    """"flush", "delta flush", "minor", "major", "merge", "history gc", "log gc", "ingest", "alter",
+    "compact", "backup", "restore", "verify", "repair"."""
+    work_id: int
+    """No other work of this process has it."""
+    parent_id: int | None = None
+    """Of the work that this one is a part of, as a merge is of a compact."""
+    tablet_id: str = ""
+    phase: str = ""
+    """What is done now, where that has several parts: "reading", "writing"."""
+    done: int = 0
+    """Of ``total``, about; both are of the phase, which may begin anew where a write had to."""
+    total: int | None = None
+    unit: str = ""
+    """What is counted: "rows" or "bytes"."""
+    rate: float = 0.0
+    """Done per second, in this phase."""
+    token: CancelToken | None = field(default=None, repr=False, compare=False)
+
+    def cancel(self) -> None:
+        """Ask the work to end, from any thread: it raises ``Cancelled`` at its next step, if it still has one
+        before what it does is done."""
+        if self.token is not None:
+            self.token.cancel()
+
+    def __reduce__(self) -> Any:
+        """To another process it goes without its token: the work is here."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "token"}
+        return _again, (type(self), values)
+
+
+def _again(kind: type[WorkEvent], values: dict[str, Any]) -> WorkEvent:
+    return kind(**values)
+
+
+class CancelToken(Protocol):
+    """By which a long work is asked to end."""
+
+    def cancel(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(WorkEvent):
+    """Nothing is done yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(WorkEvent):
+    """Something is; told ten times a second at most.
+
+    The work may hold locks of the table now: whoever is told must not call the table, but may ``cancel``.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(WorkEvent):
+    """All is done, or ``error`` says why not."""
+
+
+class EventListener(Protocol):
+    """Told what happened, after it happened, and of long work when it begins and goes on.
+
+    Called on the thread that did the work, with no lock held but at ``Progress``, so by several threads at a
+    time where several work.  A listener must not call back into the table; what it raises is logged and
+    dropped.
     """
 
     def __call__(self, event: Event, /) -> None: ...
@@ -186,6 +253,8 @@ _WARNINGS = (WritersThrottled, MaintenanceError)
 def log_events(event: Event, /) -> None:
     """The listener that writes to ``logging.getLogger("kudu_core")``."""
     level = logging.WARNING if event.error is not None or isinstance(event, _WARNINGS) else logging.INFO
+    if isinstance(event, WorkEvent) and event.error is None:
+        level = logging.DEBUG  # what came of it has an event of its own
     if _log.isEnabledFor(level):
         _log.log(level, "%s", describe(event))
 
@@ -193,11 +262,11 @@ def log_events(event: Event, /) -> None:
 def describe(event: Event) -> str:
     """One line: the event's name and its fields."""
     shown = [
-        f"{field.name}={getattr(event, field.name):.3f}"
-        if field.name == "elapsed_s"
-        else f"{field.name}={getattr(event, field.name)!r}"
-        for field in fields(event)
-        if not (field.name == "error" and event.error is None)
+        f"{one.name}={getattr(event, one.name):.3f}"
+        if one.name in ("elapsed_s", "rate")
+        else f"{one.name}={getattr(event, one.name)!r}"
+        for one in fields(event)
+        if not (one.name == "error" and event.error is None) and one.name != "token"
     ]
     return f"{type(event).__name__} {' '.join(shown)}"
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.measure.work import Work
+from kudu_core.events import tell
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup.backup_place import options_of_both, place_at
 from kudu_core.table.backup.restore import restore as restore_table
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
     from kudu_core.objects.api import Requests
     from kudu_core.options import Options
-    from kudu_core.table.calls.arguments import Mode
+    from kudu_core.table.calls.arguments import Mode, ProgressLike
 
 
 def create_table(
@@ -32,6 +35,7 @@ def create_table(
     partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] = (),
     options: Options | Mapping[str, Any] | None = None,
     exist_ok: bool = False,
+    listener: EventListener | None = None,
     storage_options: Mapping[str, Any] | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
@@ -57,6 +61,8 @@ def create_table(
     exist_ok
         Open the table that is there, if its schema, key and partitions are these.  Its own options stay
         stored; those that are given hold for this handle, as of ``open_table``.
+    listener
+        As of ``open_table``.
     storage_options
         Of `s3://`, `gs://`, `az://` and `abfss://`: the client's keys, as of ``check_store``, and
         ``cache_dir`` and ``cache_bytes``, of a cache on this machine (docs/objects.md).
@@ -70,8 +76,8 @@ def create_table(
     """
     handle = create_handle(
         path, schema, primary_key,
-        partition_by=partition_by, options=options, exist_ok=exist_ok, storage_options=storage_options,
-        fs=_fs, clock=_clock, requests=_requests,
+        partition_by=partition_by, options=options, exist_ok=exist_ok, listener=listener,
+        storage_options=storage_options, fs=_fs, clock=_clock, requests=_requests,
     )  # fmt: skip
     return Table(handle)
 
@@ -141,6 +147,8 @@ def restore(
     path: str | os.PathLike[str],
     at: Any = None,
     *,
+    listener: EventListener | None = None,
+    progress: ProgressLike = None,
     storage_options: Mapping[str, Any] | None = None,
     src_storage_options: Mapping[str, Any] | None = None,
     _fs: FileSystem | None = None,
@@ -168,6 +176,10 @@ def restore(
         Where the new table is to be: a new folder, or a URL.
     at
         Which backup: what ``backup`` returned, or its ``timestamp``.  None: the newest one.
+    listener
+        As of ``open_table``; it is told of the restore too.
+    progress
+        As of ``Table.backup``.
     storage_options
         As of ``open_table``, for URLs in ``path`` and in ``src``.
     src_storage_options
@@ -188,8 +200,12 @@ def restore(
     of_path, of_src = options_of_both(src, path, storage_options, src_storage_options)
     place = place_at(src, of_src, clock, fs=fs, requests=_src_requests)
     target = location_of(path, storage_options=of_path, fs=fs, clock=clock, requests=_requests)
-    restore_table(place, fs, target, at, clock)
-    return open_table(path, "rw", storage_options=of_path, _fs=_fs, _clock=_clock, _requests=_requests)
+    told = None if listener is None else partial(tell, listener)
+    with Work("restore", told, progress=progress):
+        restore_table(place, fs, target, at, clock)
+    return open_table(
+        path, "rw", listener=listener, storage_options=of_path, _fs=_fs, _clock=_clock, _requests=_requests
+    )
 
 
 __all__ = ["create_table", "open_table", "restore"]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kudu_core.objects.api import Requests
     from kudu_core.options import Options
     from kudu_core.table.backup.backup_manifest import BackupResult
+    from kudu_core.table.calls.arguments import ProgressLike
     from kudu_core.tablet.replay.replay_log import Unreplayed
 
 
@@ -169,19 +170,19 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         """
         flush_now(self._handle.for_writing())
 
-    def compact(self, full: bool = False) -> None:
+    def compact(self, full: bool = False, *, progress: ProgressLike = None) -> None:
         """Merge what makes reading slow, as background maintenance would; ``full``: all of it.
 
         With ``full`` rowsets that overlap, or lie side by side and are small, become rowsets of about
         ``rowset_target_bytes`` that overlap nowhere, without the rows that nobody can see any more.
         Answers stay the same at every readable time.  Flush before, if what only memory holds is to
-        take part.
+        take part.  ``progress`` as of ``backup``; one that is cancelled leaves done what it had done.
 
         >>> stock.compact(full=True)
         >>> stock.count()
         3
         """
-        compact_now(self._handle.for_writing(), full=full)
+        compact_now(self._handle.for_writing(), full=full, progress=progress)
 
     def maintain(self, budget_s: float | None = None) -> int:
         """Do what background maintenance would do now, until nothing is worth it; how many operations it did.
@@ -219,6 +220,7 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         since: Any = None,
         *,
         storage_options: Mapping[str, Any] | None = None,
+        progress: ProgressLike = None,
         _requests: Requests | None = None,
     ) -> BackupResult:
         """Write the table as it is now, or what changed since an earlier backup, to a folder elsewhere, or to
@@ -242,6 +244,9 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
             ``dst``: only what changed since then.  With nothing written since, that one is the answer.
         storage_options
             As of ``kudu_core.open_table``, for a URL in ``dst``.
+        progress
+            True: a line on standard error shows how far it is.  Or it is called with each ``WorkEvent``
+            (``done``, ``total``, ``unit``, ``rate``, ``cancel()``): docs/observability.md.
 
         Raises
         ------
@@ -261,7 +266,7 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         """
         engine = self._handle.opened()
         place = place_at(dst, storage_options, engine.clock, fs=engine.fs.local, requests=_requests)
-        return backup(self._handle, place, since)
+        return backup(self._handle, place, since, progress=progress)
 
     def refresh(self) -> None:
         """Make what was written since the handle was opened readable, up to a record that cannot be replayed

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.dataset import Dataset
 
-    from kudu_core.table.calls.arguments import Images, Order, StatsBy, Where
+    from kudu_core.table.calls.arguments import Images, Order, ProgressLike, StatsBy, Where
     from kudu_core.table.read.moment import At
 
 
@@ -334,12 +334,13 @@ class TableReads(HandleOwner):
         """
         return metrics(self._handle.opened())
 
-    def verify(self) -> Verified:
+    def verify(self, *, progress: ProgressLike = None) -> Verified:
         """Read and check TABLE, manifests, the log and every byte of the newest state's files.
 
         Nothing comes from a cache: the table is opened anew for that, beside this handle.  What it calls
         sound opens and reads whole.  The answer says what was read, and names what lies in the folders and
         was not: ``lost/``, ``staging/``, files that nothing names, and names that are none of ours.
+        ``progress`` as of ``backup``.
 
         >>> stock.verify().records
         1
@@ -349,7 +350,7 @@ class TableReads(HandleOwner):
         Corruption
             At the first damage, with file and offset.
         """
-        return verify(self._handle.opened())
+        return verify(self._handle.opened(), progress)
 
     def layout(self) -> str:
         """The rowsets of every tablet, as text.

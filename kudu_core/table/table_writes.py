@@ -15,6 +15,7 @@ from kudu_core.table.write import door
 from kudu_core.table.write.batch import Batch
 from kudu_core.table.write.modify import TRIES, modify
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
+from kudu_core.table.write.watched import watched
 
 if TYPE_CHECKING:
     from kudu_core.table.calls.arguments import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         OnError,
         OnMissing,
         OnRepeat,
+        ProgressLike,
         Rows,
         Where,
     )
@@ -43,6 +45,7 @@ class TableWrites(HandleOwner):
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
         on_repeat: OnRepeat = ...,
+        progress: ProgressLike = ...,
         wait: Literal[True] = ...,
     ) -> WriteResult: ...
     @overload
@@ -55,6 +58,7 @@ class TableWrites(HandleOwner):
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
         on_repeat: OnRepeat = ...,
+        progress: ProgressLike = ...,
         wait: Literal[False],
     ) -> WriteTicket: ...
     def insert(
@@ -66,6 +70,7 @@ class TableWrites(HandleOwner):
         on_error: OnError = "raise",
         txn: TxnLike | None = None,
         on_repeat: OnRepeat = "check",
+        progress: ProgressLike = None,
         wait: bool = True,
     ) -> WriteResult | WriteTicket:
         """Add rows with new keys.
@@ -87,6 +92,8 @@ class TableWrites(HandleOwner):
         returned.  So one caller's calls share an fsync with those after them.  What is refused is raised by
         the call itself, and so is what fails before the log has taken it.
 
+        ``progress``, as of ``backup``, of loads that take a while: nothing was applied if it cancels.
+
         >>> stock.insert([{"id": 4, "name": "cap", "price": 0.5}], txn=("till", 1)).inserted
         1
 
@@ -102,6 +109,11 @@ class TableWrites(HandleOwner):
             The call may or may not have been applied, wholly or not at all.
         """
         engine = self._handle.engine
+        if progress is not None:
+            return watched(
+                engine, progress, self.insert, data, if_=if_, on_conflict=on_conflict, on_error=on_error,
+                txn=txn, on_repeat=on_repeat, wait=wait,
+            )  # fmt: skip
         if if_ is None:
             operation = with_policy("on_conflict", on_conflict, "insert")
             done = door.write_rows(engine, operation, data, on_error, txn, on_repeat, wait)
@@ -119,6 +131,7 @@ class TableWrites(HandleOwner):
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
         on_repeat: OnRepeat = ...,
+        progress: ProgressLike = ...,
         wait: Literal[True] = ...,
     ) -> WriteResult: ...
     @overload
@@ -131,6 +144,7 @@ class TableWrites(HandleOwner):
         on_error: OnError = ...,
         txn: TxnLike | None = ...,
         on_repeat: OnRepeat = ...,
+        progress: ProgressLike = ...,
         wait: Literal[False],
     ) -> WriteTicket: ...
     def upsert(
@@ -142,6 +156,7 @@ class TableWrites(HandleOwner):
         on_error: OnError = "raise",
         txn: TxnLike | None = None,
         on_repeat: OnRepeat = "check",
+        progress: ProgressLike = None,
         wait: bool = True,
     ) -> WriteResult | WriteTicket:
         """Add rows, or change the given columns of those whose keys are there.
@@ -150,6 +165,11 @@ class TableWrites(HandleOwner):
         (1, 1, 0, 0)
         """
         engine = self._handle.engine
+        if progress is not None:
+            return watched(
+                engine, progress, self.upsert, data, if_=if_, set=set, on_error=on_error, txn=txn,
+                on_repeat=on_repeat, wait=wait,
+            )  # fmt: skip
         if if_ is None and set is None:
             done = door.write_rows(engine, "upsert", data, on_error, txn, on_repeat, wait)
         else:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
+from kudu_core.common.run.measure.work import Work, under_way
 from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.table.backup.backup_file import BackupFile, BackupFileWriter
@@ -54,8 +55,15 @@ Runs = Callable[["FileSystem", str, BackupManifest, Snapshot], tuple[list[Backup
 snapshot, or what changed between ``BackupManifest.since`` and it."""
 
 
-def backup(handle: Handle, place: BackupPlace, since: Any, runs: Runs | None = None) -> BackupResult:
+def backup(
+    handle: Handle, place: BackupPlace, since: Any, runs: Runs | None = None, *, progress: Any = None
+) -> BackupResult:
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
+    with Work("backup", handle.opened().tell, progress=progress):
+        return _backup(handle, place, since, runs)
+
+
+def _backup(handle: Handle, place: BackupPlace, since: Any, runs: Runs | None) -> BackupResult:
     engine, fs, folder = handle.opened(), place.fs, place.folder
     check_folder(fs, engine.path, folder)
     with place.writing() as known:
@@ -147,12 +155,23 @@ def _runs_here(
     name: Callable[[int], str],
 ) -> tuple[list[BackupFile], Counts]:
     rows: Iterator[pa.RecordBatch]
+    work = under_way()
+    assert work is not None
     if head.since is None:
+        work.begin("writing", _rows_about(handle.engine))
         rows = iter(open_scan(handle, ScanRequest(stored=True), snapshot, head.schema))
     else:
+        work.begin("writing")
         net = ChangesRequest(net=True, stored=True)
         rows = iter(open_changes(handle, net, head.since, snapshot, head.schema))
-    return write_runs(fs, directory, head.arrow_schema(), rows, name)
+    return write_runs(fs, directory, head.arrow_schema(), work.over(rows, lambda b: b.num_rows), name)
+
+
+def _rows_about(engine: Engine) -> int:
+    """Dead rows count too: who lives is known when all is read."""
+    stored = sum(rowset.meta.rows for tablet in engine.tablets for rowset in tablet.view.rowsets)
+    memories = (m for tablet in engine.tablets for m in (tablet.view.active, *tablet.view.frozen))
+    return stored + sum(map(len, memories))
 
 
 def write_runs(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.measure.work import under_way
 from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.widening import most_decimal, narrows
@@ -146,6 +147,9 @@ def _fill(handle: Handle, chain: Chain, fill: Fill) -> None:
 
 
 def _fill_here(handle: Handle, chain: Chain) -> None:
+    work = under_way()
+    if work is not None:
+        work.begin("reading", sum(run.rows for manifest in chain.manifests for run in manifest.runs))
     engine = handle.for_writing()
     batches = _batches(chain.fs, chain, engine.schema)
     calls = apply_calls(engine.schema, batches, OP_COLUMN, stored=True)

@@ -7,9 +7,10 @@ a checker does not know takes everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
+from kudu_core.events import WorkEvent
 from kudu_core.sql.sql_text import SqlExpression
 
 Mode: TypeAlias = Literal["r", "rw", "auto"]
@@ -68,6 +69,9 @@ Rows: TypeAlias = (
 Where: TypeAlias = ExpressionLike | list[Any] | tuple[Any, ...] | bool | str | SqlExpression
 """A predicate: an expression, filter lists, or SQL text."""
 
+ProgressLike: TypeAlias = bool | Callable[[WorkEvent], object] | None
+"""Who is shown how far a long work is: True, a line on standard error."""
+
 
 __all__ = [
     "ArrowArrayExportable",
@@ -81,6 +85,7 @@ __all__ = [
     "OnMissing",
     "OnRepeat",
     "Order",
+    "ProgressLike",
     "Rows",
     "StatsBy",
     "Where",

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.held_memory import release_free
+from kudu_core.common.run.measure.work import under_way
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.table.calls.call import row_default_bytes
@@ -127,7 +128,12 @@ def build_parts(
     errors = Errors(rows.errors_kept)
     waiting_limit = engine.options.memory_bytes // MEMORY_DIVISOR
     window = engine.pool.threads + 1
+    load = under_way()
+    if load is not None:
+        load.begin("writing", sum(map(_rows_of, ranges)))
     for range_, results in zip(ranges, engine.pool.map(work, ranges, window=window), strict=True):
+        if load is not None:
+            load.advance(_rows_of(range_), quiet=newest)  # under the mutexes nobody is told
         part = by_ordinal.get(range_.ordinal)
         for decided, built in results:
             if decided.refused is not None:
@@ -173,6 +179,10 @@ def _is_large(range_: KeyRange, target: int) -> bool:
     """Whether it is to be cut.  What a task has staged was cut by it, and may be a rowset already."""
     staged = any(isinstance(run, StagedRows) for run, _, _ in range_.spans)
     return not staged and range_bytes(range_) > LARGE_FACTOR * target
+
+
+def _rows_of(range_: KeyRange) -> int:
+    return sum(upper - lower for _, lower, upper in range_.spans)
 
 
 def _target(engine: Engine) -> int:

@@ -26,6 +26,7 @@ import numpy as np
 
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.run.locks import HeldLocks
+from kudu_core.common.run.measure.work import load_of
 from kudu_core.errors import Conflict, Fenced, Poisoned, RowErrors, StoreError
 from kudu_core.events import IngestEnd
 from kudu_core.rowset.disk.warming import warm
@@ -120,14 +121,15 @@ def ingest_sorted(
     """
     started = engine.clock.monotonic_s()
     flushed = False
-    while True:
-        try:
-            return _told(engine, _ingest(engine, rows, on_error, txn, staging, resolved), started)
-        except Overtaken:
-            rows, resolved = refitted_rows(engine, rows), None
-        except StoreFull as full:
-            _flush_or_refuse(engine, full, flushed)
-            flushed = True
+    with load_of(engine.tell):
+        while True:
+            try:
+                return _told(engine, _ingest(engine, rows, on_error, txn, staging, resolved), started)
+            except Overtaken:
+                rows, resolved = refitted_rows(engine, rows), None
+            except StoreFull as full:
+                _flush_or_refuse(engine, full, flushed)
+                flushed = True
 
 
 def _flush_or_refuse(engine: Engine, full: StoreFull, flushed: bool) -> None:
@@ -190,6 +192,13 @@ def ingest_made(
 ) -> WriteResult:
     """Rows that are known only under every lane and mutex, where ``make`` makes them; perhaps more than once.
     It is given a folder for what it spills."""
+    with load_of(engine.tell):
+        return _ingest_made(engine, make, on_error, txn)
+
+
+def _ingest_made(
+    engine: Engine, make: Callable[[str], SortedRows], on_error: str, txn: Txn | None
+) -> WriteResult:
     started = engine.clock.monotonic_s()
     flushed = False
     while True:

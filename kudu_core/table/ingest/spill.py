@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.idempotence.fingerprint import Fingerprint, total
+from kudu_core.common.run.measure.work import load_of
 from kudu_core.table.calls.call import Call, fitted
 from kudu_core.table.calls.fingerprints import fingerprint_of, fingerprint_of_rows
 from kudu_core.table.ingest.build import MAX_BYTES, SortedRows
@@ -51,9 +52,14 @@ def ingest_spilled(
 
     def write() -> WriteResult:
         engine.memory.admit()
-        with staging_of(engine) as staging, closing(OpenRuns(engine.fs.local)) as files:
+        loading = load_of(engine.tell)
+        with loading as work, staging_of(engine) as staging, closing(OpenRuns(engine.fs.local)) as files:
+            counted: Iterator[Call] = parts  # by who has begun the work
+            if loading.is_new:
+                work.begin("reading")
+                counted = work.over(parts, lambda part: part.rows)
             shares: list[Fingerprint] | None = None if txn is None or txn.rows is not None else []
-            runs = _spilled(engine, schema, partitions, parts, staging, files, shares)
+            runs = _spilled(engine, schema, partitions, counted, staging, files, shares)
             token = txn if txn is None or shares is None else txn.of(total(shares))
             rows = SortedRows(schema, partitions, runs, np.zeros(1, np.int64), job=job)
             return ingest_sorted(engine, rows, on_error=on_error, txn=token, staging=staging)

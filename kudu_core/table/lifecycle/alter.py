@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.locks import HeldLocks
+from kudu_core.common.run.measure.work import Work
 from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
@@ -64,6 +65,27 @@ def alter(
 
     ``fit``: whether rows are as a change demands, which the rooms above know how to read.
     """
+    with Work("alter", engine.tell, unit="tablets") as work:
+        return _altered(
+            engine, work, fit, add=add, drop=drop, rename=rename, change=change, order=order,
+            add_range=add_range, drop_range=drop_range, options=options,
+        )  # fmt: skip
+
+
+def _altered(
+    engine: Engine,
+    work: Work,
+    fit: StatesFit,
+    *,
+    add: Any,
+    drop: Any,
+    rename: Mapping[str, str] | None,
+    change: Any,
+    order: Any,
+    add_range: Any,
+    drop_range: Any,
+    options: Any,
+) -> int:
     started = engine.clock.monotonic_s()
     with engine.altering:
         engine.check_writable()
@@ -93,6 +115,7 @@ def alter(
             ts = log_and_apply(engine, alteration, created, schema, partitions)
     engine.wait_visible(ts)
     engine.memory.wake_flushes()  # MemRowSets were frozen
+    work.count(len(engine.tablets))
     engine.tell(
         TableAltered(
             elapsed_s=engine.clock.monotonic_s() - started,

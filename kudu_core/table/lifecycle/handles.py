@@ -113,6 +113,7 @@ def create_handle(
     partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] = (),
     options: Options | Mapping[str, Any] | None = None,
     exist_ok: bool = False,
+    listener: EventListener | None = None,
     storage_options: Mapping[str, Any] | None = None,
     fs: FileSystem | None = None,
     clock: Clock | None = None,
@@ -126,8 +127,9 @@ def create_handle(
     partitions = declared_dimensions(partition_by)
     settings = place.defaults().overridden(options)
     origin = OpenedFrom(
-        path=place.root, storage_options=place.storage_options, fs=fs, clock=clock, requests=requests
-    )
+        path=place.root, storage_options=place.storage_options, listener=listener, fs=fs, clock=clock,
+        requests=requests,
+    )  # fmt: skip
     if not exist_ok or not place.has_table():
         made = PartitionSchema.make(wanted, partitions)
         try:
@@ -137,10 +139,10 @@ def create_handle(
                 raise
             # Another process has made it since the look.
         else:
-            return place.open_for_writing(None, 0.0, None, partial(Handle, origin=origin))
+            return place.open_for_writing(None, 0.0, listener, partial(Handle, origin=origin))
     given = None if options is None else Options().overridden(options)
     origin = replace(origin, options=given)
-    handle = place.open_for_writing(given, 0.0, None, partial(Handle, origin=origin))
+    handle = place.open_for_writing(given, 0.0, listener, partial(Handle, origin=origin))
     have = handle.engine
     same = have.schema.arrow == wanted.arrow and have.schema.key_names == wanted.key_names
     if not same or not have.partitions.is_cut_as(PartitionSchema.make(have.schema, partitions)):

@@ -17,7 +17,6 @@ from kudu_core.common.run.clock import Clock, hybrid
 from kudu_core.common.run.gates import Slots
 from kudu_core.common.run.locks import Turns, mutex
 from kudu_core.common.run.measure.call_times import CallTimes
-from kudu_core.common.run.measure.histogram import Histogram
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Closed, KuduError, ReadOnly
@@ -96,7 +95,6 @@ class Engine:
         self.pool = Pool(options.scan_threads or (STORE_THREADS if self.in_store else None))
         self.journal = Journal(clock)  # what maintenance has done
         self.call_times = CallTimes(path, lambda: self.options.slow_operation_s)
-        self.fsync_times = Histogram() if writing is None else writing.log.sync_times
         turns = Turns(TURN_S, clock.monotonic_s)
         self.short_writes = mutex() if options.durability == "sync" else turns
         """Held by a short write from encoding to the release of its mutexes: to hand these and the GIL over
@@ -293,6 +291,7 @@ class Engine:
 
     def tell(self, event: Event) -> None:
         self.journal.note(event)
+        self.call_times.hear(event)
         tell(self.listener, event)
 
     def close(self) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from kudu_core.common.partition.declared import HashPartition, RangePartition
 from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.measure.work import Work
 from kudu_core.common.schema.declare import Column
 from kudu_core.errors import InvalidArgument
+from kudu_core.events import tell
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.lifecycle.handles import folder_path
 from kudu_core.table.repair.report import RepairReport
 
 if TYPE_CHECKING:
+    from kudu_core.events import EventListener
     from kudu_core.fs.api import FileSystem
+    from kudu_core.table.calls.arguments import ProgressLike
 
 
 def repair(
@@ -28,6 +33,8 @@ def repair(
     schema: pa.Schema | Sequence[Column | pa.Field] | None = None,
     primary_key: str | Sequence[str] | None = None,
     partition_by: HashPartition | RangePartition | Sequence[HashPartition | RangePartition] | None = None,
+    listener: EventListener | None = None,
+    progress: ProgressLike = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
 ) -> RepairReport:
@@ -51,6 +58,8 @@ def repair(
     schema, primary_key, partition_by
         As for ``create_table``, of a table whose TABLE and TABLE.copy cannot be read: columns in the order
         in which they were made.
+    listener, progress
+        Told how far it is: as of ``open_table``, and as of ``Table.backup``.
 
     Raises
     ------
@@ -72,7 +81,9 @@ def repair(
     from kudu_core.table.repair.guessing import Given
 
     given = Given(schema, primary_key, partition_by)
-    return walk.repair(fs, root, place, given, dry_run=dry_run, clock=_clock or Clock())
+    told = None if listener is None else partial(tell, listener)
+    with Work("repair", told, progress=progress):
+        return walk.repair(fs, root, place, given, dry_run=dry_run, clock=_clock or Clock())
 
 
 __all__ = ["repair"]

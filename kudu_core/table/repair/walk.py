@@ -12,6 +12,7 @@ import numpy as np
 from kudu_core.common.rows.keys import decode_keys
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.clock import Clock
+from kudu_core.common.run.measure.work import counted_here
 from kudu_core.errors import Corruption, Locked, TableNotFound
 from kudu_core.table.repair.facts import LOST, MAYBE, OLDER, PRESENT, MissingFacts, Verdicts
 from kudu_core.table.repair.files import Files
@@ -162,7 +163,7 @@ def repair(
         if not dry_run:
             write_beside(fs, target, found, walk.outputs(), told, clock)
             return _report(walk, target, written=True)
-        for _ in walk.outputs():
+        for _ in counted_here(walk.outputs(), lambda output: output.kept.rows):
             pass
         return told()
     finally:

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from kudu_core.common.run.clock import micros_of
-from kudu_core.common.run.measure.histogram import Times
+from kudu_core.common.run.measure.histogram import Histogram, Times
 from kudu_core.table.lifecycle.lost import lost_usage
 from kudu_core.table.report.debt import debt_of
 from kudu_core.table.report.metric_names import HISTOGRAM, METRIC_NAMES, Metric
@@ -55,7 +55,8 @@ def metrics(engine: Engine) -> Metrics:
 
 def _times(engine: Engine) -> dict[str, Times]:
     """The histograms."""
-    return {**engine.call_times.now(), **engine.journal.times(), "fsync": engine.fsync_times.now()}
+    fsyncs = engine.log.sync_times if engine.writer else Histogram()
+    return {**engine.call_times.now(), **engine.journal.times(), "fsync": fsyncs.now()}
 
 
 def _values(engine: Engine) -> dict[str, float]:

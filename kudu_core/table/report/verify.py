@@ -22,6 +22,7 @@ from kudu_core.common.format.names import (
     parse_lost,
     tablet_of_folder,
 )
+from kudu_core.common.run.measure.work import Work, under_way
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
@@ -77,7 +78,7 @@ class Verified:
     """Names in the table's folders that are none of ours.  Nothing reads or removes them."""
 
 
-def verify(engine: Engine) -> Verified:
+def verify(engine: Engine, progress: Any = None) -> Verified:
     """Read TABLE, manifests, the log, and every data file of the newest state.
 
     Raises
@@ -85,10 +86,17 @@ def verify(engine: Engine) -> Verified:
     Corruption
         At the first damage, with file and offset.  Of a record of the log that cannot be replayed, too.
     """
+    with Work("verify", engine.tell, unit="bytes", progress=progress) as work:
+        return _verify(engine, work)
+
+
+def _verify(engine: Engine, work: Work) -> Verified:
     for attempt in range(TRIES):
         fresh = opened_anew(engine)
         try:
+            work.begin("log")
             found = verify_frame(fresh)
+            work.begin("files", sum(meta.size_bytes for tablet in fresh.tablets for meta in _metas(tablet)))
             checked = [verify_tablet(tablet) for tablet in fresh.tablets]
         except FileMissing:
             if attempt + 1 == TRIES or not is_written(fresh):
@@ -271,12 +279,19 @@ def _foreign(engine: Engine) -> Iterator[str]:
 def verify_tablet(tablet: Tablet) -> tuple[int, int, int]:
     """Read every data file of a tablet's newest state, and hold it against its manifest; how many there are,
     their bytes, and the number of the manifest's last edit."""
+    work = under_way()
     files = size = 0
     for meta in tablet.state.rowsets.values():
         _verify_rowset(tablet, meta)
+        if work is not None:
+            work.advance(meta.size_bytes)
         files += len(meta.files)
         size += meta.size_bytes
     return files, size, tablet.state.number
+
+
+def _metas(tablet: Tablet) -> Iterable[RowSetMeta]:
+    return tablet.state.rowsets.values()
 
 
 def _verify_rowset(tablet: Tablet, meta: RowSetMeta) -> None:

@@ -29,6 +29,7 @@ import pyarrow as pa
 from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.rows.pandas_frames import is_pandas_frame, of_pandas
 from kudu_core.common.run.measure.call_times import now_s
+from kudu_core.common.run.measure.work import under_way
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_BOOL
 from kudu_core.errors import InvalidArgument
@@ -276,6 +277,10 @@ def write_parts(
     An exception out of ``parts`` passes through, and nothing was applied.
     """
     limit = engine.options.memory_bytes // KEPT_DIVISOR
+    work = under_way()
+    if work is not None and work.is_load:
+        work.begin("reading", work.total)
+        parts = work.over(parts, lambda part: part.rows)
     kept: list[Call] = []
     nbytes = 0
     for part in parts:

@@ -21,6 +21,7 @@ import numpy as np
 from kudu_core.cfile.files.delta_format import REDO
 from kudu_core.common.run.held_memory import release_free
 from kudu_core.common.run.locks import NOTHING, Claim
+from kudu_core.common.run.measure.work import counted_here
 from kudu_core.common.run.ordering import distinct
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Corruption, InternalError
@@ -32,7 +33,7 @@ from kudu_core.rowset.history.merging import ROW_BYTES, MergeInput, OutputLimits
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.rows.meta import DeltaRef
 from kudu_core.tablet.compact.merge_output import build
-from kudu_core.tablet.compact.merge_task import DROPPED, MergeOutput, MergeTask, OutputPlace
+from kudu_core.tablet.compact.merge_task import DROPPED, MergeOutput, MergeTask, OutputPlace, rows_of_outputs
 from kudu_core.tablet.store.edits import Edit
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -233,8 +234,8 @@ class _MergeWalk:
         if small and len(edges) == 2:
             return built(0)  # a thread of its own costs as much again, more beside other tablets
         with NOTHING if small else context.building.take(), Pool(self.threads, "kudu-core-merge") as pool:
-            done = list(pool.map(built, range(len(edges) - 1), window=self.threads))
-        return [output for outputs in done for output in outputs]
+            done = pool.map(built, range(len(edges) - 1), window=self.threads)
+            return [output for outputs in counted_here(done, rows_of_outputs) for output in outputs]
 
     # ---- protocol C3 ----
 
@@ -358,7 +359,7 @@ class _MergeWalk:
 
     def result(self) -> Merged:
         metas = [rowset.meta for rowset in self._added.values()]
-        rows = sum(output.rows for output in self.outputs)
+        rows = rows_of_outputs(self.outputs)
         return Merged(
             rowsets=len(self.ids),
             rowsets_added=len(metas),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -70,4 +70,9 @@ class MergeOutput:
     """None: nothing is left."""
 
 
-__all__ = ["DROPPED", "MergeOutput", "MergeTask", "OutputPlace"]
+def rows_of_outputs(outputs: Sequence[MergeOutput]) -> int:
+    """Of the sources."""
+    return sum(output.rows for output in outputs)
+
+
+__all__ = ["DROPPED", "MergeOutput", "MergeTask", "OutputPlace", "rows_of_outputs"]

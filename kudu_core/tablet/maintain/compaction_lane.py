@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.gates import Flag, Gates
 from kudu_core.common.run.locks import NOTHING, Claim, mutex
+from kudu_core.common.run.measure.work import Work
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed
 from kudu_core.events import DeltaCompactionEnd, Event, FilesDeleted, HistoryCollected, MergeEnd
-from kudu_core.rowset.disk.writing import DECODED_FACTOR
 from kudu_core.tablet.compact import history_gc
-from kudu_core.tablet.compact.delta_compaction import Compacted, compact_major, compact_minor, redo_files
+from kudu_core.tablet.compact.delta_compaction import redo_files
 from kudu_core.tablet.compact.merge import MergeBuilder, Merged, merge_rowsets
 from kudu_core.tablet.maintain import scoring
+from kudu_core.tablet.maintain.folding import counted, decoded_bytes, fold
 from kudu_core.tablet.maintain.full_policy import full_merges
 from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.looks import Looks
 from kudu_core.tablet.maintain.merge_policy import MAX_INPUTS
 from kudu_core.tablet.maintain.merge_timing import is_due
-from kudu_core.tablet.maintain.operations import Merges, compaction_operations, worth_folding
+from kudu_core.tablet.maintain.operations import Merges, compaction_operations
 from kudu_core.tablet.maintain.scoring import HISTORY_GC, MAJOR, MERGE, MINOR, Operation, Pressure
 from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
@@ -125,9 +126,11 @@ class CompactionLane(Lane):
         with claim:
             return self.run_one(looks=looks, may=self._is_due)
 
-    def _check_going_on(self) -> None:
+    def _check_going_on(self, work: Work | None = None) -> None:
         if self._stop.is_set():
             raise Closed("the table was closed; the compaction under way was given up")
+        if work is not None:
+            work.check()
 
     def _work_through(self) -> None:
         looks = self._looks()
@@ -253,23 +256,28 @@ class CompactionLane(Lane):
     ) -> bool:
         """One delta compaction; False when there was nothing to do or another one is at it."""
         started = self._clock.monotonic_s()
-        with self._operation():
-            self._check_going_on()  # after the claim: a close waits for it, or has set the flag
-            done = _fold(tablet, rowset_id, kind, column_ids)
-        if done is None:
+        rowset = tablet.view.rowset(rowset_id)
+        if rowset is None or not redo_files(rowset):
             return False
-        self._tell(
-            DeltaCompactionEnd(
-                elapsed_s=self._clock.monotonic_s() - started,
-                tablet_id=str(tablet.id),
-                rowset_id=rowset_id,
-                kind=kind,
-                files=done.files,
-                changes=done.entries,
-                columns=done.columns,
-                output_bytes=done.output_bytes,
+        with Work(kind, self._tell, tablet_id=str(tablet.id)) as work:
+            with self._operation():
+                self._check_going_on(work)  # after the claim: a close waits for it, or has set the flag
+                done = fold(tablet, rowset_id, kind, column_ids)
+            if done is None:
+                return False
+            work.count(done.entries)
+            self._tell(
+                DeltaCompactionEnd(
+                    elapsed_s=self._clock.monotonic_s() - started,
+                    tablet_id=str(tablet.id),
+                    rowset_id=rowset_id,
+                    kind=kind,
+                    files=done.files,
+                    changes=done.entries,
+                    columns=done.columns,
+                    output_bytes=done.output_bytes,
+                )
             )
-        )
         return True
 
     def merge(
@@ -282,18 +290,20 @@ class CompactionLane(Lane):
     ) -> Merged | None:
         """One merging compaction; None when another compaction is at one of the rowsets, or one has gone."""
         started = self._clock.monotonic_s()
-        with self._operation():
-            done = merge_rowsets(
-                tablet,
-                rowset_ids,
-                horizon=self._horizon,
-                threads=threads,
-                builder=builder,
-                check=self._check_going_on,
-            )
-        if done is not None:
-            elapsed_s = self._clock.monotonic_s() - started
-            self._tell(MergeEnd(elapsed_s=elapsed_s, tablet_id=str(tablet.id), **asdict(done)))
+        rows = sum(meta.rows for meta in tablet.rowset_metas if meta.id in set(rowset_ids))
+        with Work(MERGE, self._tell, tablet_id=str(tablet.id), total=rows) as work:
+            with self._operation():
+                done = merge_rowsets(
+                    tablet,
+                    rowset_ids,
+                    horizon=self._horizon,
+                    threads=threads,
+                    builder=builder,
+                    check=partial(self._check_going_on, work),
+                )
+            if done is not None:
+                elapsed_s = self._clock.monotonic_s() - started
+                self._tell(MergeEnd(elapsed_s=elapsed_s, tablet_id=str(tablet.id), **asdict(done)))
         return done
 
     def compact_all(self, *, full: bool) -> None:
@@ -305,11 +315,11 @@ class CompactionLane(Lane):
         if not full:
             worth = {op.tablet_id for op in self._operations() if op.kind in COMPACTIONS}
             tablets = [tablet for tablet in self.tablets if tablet.id in worth]
-            for_each_tablet(tablets, self._compact_what_pays, size_bytes=_decoded_bytes)
+            for_each_tablet(tablets, counted(self._compact_what_pays), size_bytes=decoded_bytes)
             return
         with self.pause():
             self.await_others()  # or a rowset that the background has at the moment would be left out
-            for_each_tablet(list(self.tablets), self._compact_fully, size_bytes=_decoded_bytes)
+            for_each_tablet(list(self.tablets), counted(self._compact_fully), size_bytes=decoded_bytes)
 
     def _compact_what_pays(self, tablet: Tablet) -> None:
         looks = Looks(lambda: (tablet,), self._operations)
@@ -344,22 +354,24 @@ class CompactionLane(Lane):
 
     def _collect_history(self, tablet: Tablet) -> bool:
         started = self._clock.monotonic_s()
-        with self._operation():
-            self._check_going_on()
-            horizon = self._horizon(True)
-            done = history_gc.collect(tablet, horizon)
-        if not done.undo_files and not done.rowsets:
-            return False
-        self._tell(
-            HistoryCollected(
-                elapsed_s=self._clock.monotonic_s() - started,
-                tablet_id=str(tablet.id),
-                horizon=horizon,
-                undo_files=done.undo_files,
-                rowsets=done.rowsets,
-                freed_bytes=done.bytes,
+        with Work(HISTORY_GC, self._tell, tablet_id=str(tablet.id), unit="bytes") as work:
+            with self._operation():
+                self._check_going_on(work)
+                horizon = self._horizon(True)
+                done = history_gc.collect(tablet, horizon)
+            if not done.undo_files and not done.rowsets:
+                return False
+            work.count(done.bytes)
+            self._tell(
+                HistoryCollected(
+                    elapsed_s=self._clock.monotonic_s() - started,
+                    tablet_id=str(tablet.id),
+                    horizon=horizon,
+                    undo_files=done.undo_files,
+                    rowsets=done.rowsets,
+                    freed_bytes=done.bytes,
+                )
             )
-        )
         return True
 
     def collect_garbage(self) -> int:
@@ -381,19 +393,6 @@ class CompactionLane(Lane):
                 total += files
                 self._tell(FilesDeleted(tablet_id=str(tablet.id), files=files, freed_bytes=freed))
         return total
-
-
-def _fold(tablet: Tablet, rowset_id: int, kind: str, column_ids: Sequence[int] | None) -> Compacted | None:
-    if kind == MINOR:
-        return compact_minor(tablet, rowset_id)
-    if column_ids is None:
-        column_ids = worth_folding(tablet, rowset_id) or None  # None: all; whoever asks wants some
-    return compact_major(tablet, rowset_id, column_ids)
-
-
-def _decoded_bytes(tablet: Tablet) -> int:
-    """About what merging all of a tablet would hold."""
-    return DECODED_FACTOR * sum(meta.size_bytes for meta in tablet.rowset_metas)
 
 
 __all__ = ["CompactionLane"]

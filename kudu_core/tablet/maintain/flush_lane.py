@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kudu_core.common.run.clock import Clock, micros_of
 from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
+from kudu_core.common.run.measure.work import Work
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
 from kudu_core.tablet.flush.deltas import flush_deltas
@@ -22,7 +23,7 @@ from kudu_core.tablet.maintain.lane import Lane
 from kudu_core.tablet.maintain.looks import Looks
 from kudu_core.tablet.maintain.memory_use import MemoryUse
 from kudu_core.tablet.maintain.operations import KeptLog, flush_operations
-from kudu_core.tablet.maintain.scoring import FLUSH, LOG_GC, Operation, Pressure, choose
+from kudu_core.tablet.maintain.scoring import DELTA_FLUSH, FLUSH, LOG_GC, Operation, Pressure, choose
 from kudu_core.tablet.maintain.together import for_each_tablet
 from kudu_core.tablet.store.tablet import Tablet
 
@@ -195,23 +196,27 @@ class FlushLane(Lane):
         """``sync``: make the edit durable; else whoever calls does that, after more edits."""
         started = self._clock.monotonic_s()
         view = tablet.view
-        memory_bytes = sum(m.nbytes for m in (view.active, *view.frozen))
-        done = flush_memrowset(tablet)
-        if done is None:
+        if not len(view.active) and not view.frozen:
             return False
-        if sync:
-            _sync_edits(tablet)
-        if memory_bytes >= PACE_BYTES:
-            self.flush_pace_s = max(0.0, self._clock.monotonic_s() - started) / memory_bytes
-        tell(
-            FlushEnd(
-                elapsed_s=self._clock.monotonic_s() - started,
-                tablet_id=str(tablet.id),
-                rows=done.rows,
-                rowsets_added=done.rowsets,
-                output_bytes=done.output_bytes,
+        memory_bytes = sum(m.nbytes for m in (view.active, *view.frozen))
+        with Work(FLUSH, tell, tablet_id=str(tablet.id)) as work:
+            done = flush_memrowset(tablet)
+            if done is None:
+                return False
+            if sync:
+                _sync_edits(tablet)
+            if memory_bytes >= PACE_BYTES:
+                self.flush_pace_s = max(0.0, self._clock.monotonic_s() - started) / memory_bytes
+            work.count(done.rows)
+            tell(
+                FlushEnd(
+                    elapsed_s=self._clock.monotonic_s() - started,
+                    tablet_id=str(tablet.id),
+                    rows=done.rows,
+                    rowsets_added=done.rowsets,
+                    output_bytes=done.output_bytes,
+                )
             )
-        )
         return True
 
     def flush_rowset(
@@ -227,20 +232,22 @@ class FlushLane(Lane):
         started = self._clock.monotonic_s()
         before = {r.id: r for r in map(tablet.view.rowset, rowset_ids) if r is not None}
         changes = {rowset.id: sum(map(len, rowset.memory_stores)) for rowset in before.values()}
-        if not flush_deltas(tablet, tuple(before)):
-            return False
-        _sync_edits(tablet)
-        for rowset in before.values():
-            after = tablet.view.rowset(rowset.id)
-            tell(
-                DeltaFlushEnd(
-                    elapsed_s=self._clock.monotonic_s() - started,
-                    tablet_id=str(tablet.id),
-                    rowset_id=rowset.id,
-                    changes=changes[rowset.id],
-                    output_bytes=0 if after is None else after.meta.size_bytes - rowset.meta.size_bytes,
+        with Work(DELTA_FLUSH, tell, tablet_id=str(tablet.id)) as work:
+            if not flush_deltas(tablet, tuple(before)):
+                return False
+            _sync_edits(tablet)
+            for rowset in before.values():
+                after = tablet.view.rowset(rowset.id)
+                work.count(changes[rowset.id])
+                tell(
+                    DeltaFlushEnd(
+                        elapsed_s=self._clock.monotonic_s() - started,
+                        tablet_id=str(tablet.id),
+                        rowset_id=rowset.id,
+                        changes=changes[rowset.id],
+                        output_bytes=0 if after is None else after.meta.size_bytes - rowset.meta.size_bytes,
+                    )
                 )
-            )
         return True
 
     def flush_all(self, *, to_the_end: bool = False) -> None:

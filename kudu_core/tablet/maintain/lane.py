@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
 from kudu_core.common.run.workers import Worker
-from kudu_core.errors import Closed, Fenced, Poisoned
+from kudu_core.errors import Cancelled, Closed, Fenced, Poisoned
 from kudu_core.events import Event, MaintenanceError
 from kudu_core.tablet.maintain.scoring import Operation
 from kudu_core.tablet.store.tablet import Tablet
@@ -131,6 +131,11 @@ class Lane(ABC):
             return work(tablet)
         except (Poisoned, Fenced):
             raise
+        except Cancelled:
+            self._leave_alone(op)
+            if not patient:
+                raise
+            return False
         except Exception as exc:  # told, and no reason to leave the others alone
             if isinstance(exc, Closed) and self._stop.is_set():
                 raise

@@ -92,7 +92,7 @@ def test_the_table_is_closed(m: Merging) -> None:
     real = compactions._check_going_on
     failed: list[BaseException] = []
 
-    def wait() -> None:
+    def wait(_: object) -> None:
         reached.set()
         assert closing.wait(60)
         real()

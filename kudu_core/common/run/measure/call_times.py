@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.measure.histogram import Histogram, Times
+from kudu_core.events import Ended, Event
 
 CALLS = ("get", "scan", "write")
 SAMPLED = 64
@@ -90,6 +91,12 @@ class CallTimes:
         """A scan has come to its end; the time of who took the rows is not of it."""
         self._times["scan"].add(took_s)
         self.look("scan", took_s, rows=rows)
+
+    def hear(self, event: Event) -> None:
+        """A long work that has ended may have been slow."""
+        if isinstance(event, Ended):
+            tablet = {"tablet": event.tablet_id} if event.tablet_id else {}
+            self.look(event.operation, event.elapsed_s, **{event.unit: event.done}, **tablet)
 
     def look(self, what: str, took_s: float, **counts: object) -> None:
         """Tell of what was slow."""
