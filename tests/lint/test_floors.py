@@ -84,7 +84,7 @@ def test_pyspark_is_imported_only_by_its_engine() -> None:
             assert not {name.split(".")[0] for name in imported(path)} & {"pyspark", "py4j"}, named(path)
 
 
-OPTIONAL = {"pandas", "polars", "duckdb", "obstore", "sqlglot"}
+OPTIONAL = {"pandas", "polars", "duckdb", "obstore", "opentelemetry", "prometheus_client", "sqlglot"}
 
 
 def test_optional_packages_are_imported_only_where_they_are_used() -> None:
@@ -110,6 +110,8 @@ ENTRY_POINTS = {
     "kudu_core.engines.arrow.dataset": "found by its name: table/read/arrow_out.py",
     "kudu_core.engines.arrow.polars_source": "found by its name: table/table_engines.py",
     "kudu_core.engines.statements.run_statement": "likewise",
+    "kudu_core.engines.telemetry.otel": "users import it",
+    "kudu_core.engines.telemetry.prometheus": "users import it",
 }
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from kudu_core.common.run.measure.histogram import BOUNDS, Times
+from kudu_core.common.run.measure.histogram import Times
 
 if TYPE_CHECKING:
     from kudu_core.table.report.metric_names import Metric
@@ -52,8 +51,7 @@ def _series(labels: dict[str, str], metric: Metric) -> list[str]:
     if not isinstance(metric.value, Times):
         return [f"{metric.name}{_labels(labels)} {_number(metric.value)}"]
     times, lines = metric.value, []
-    ends = [*map(repr, BOUNDS), "+Inf"]
-    for end, count in zip(ends, accumulate(times.counts), strict=True):
+    for end, count in times.buckets():
         lines.append(f"{metric.name}_bucket{_labels({**labels, 'le': end})} {count}")
     lines.append(f"{metric.name}_sum{_labels(labels)} {_number(times.total_s)}")
     lines.append(f"{metric.name}_count{_labels(labels)} {times.count}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import frexp
 
 LOWEST = -20
@@ -25,6 +26,10 @@ class Times:
     @property
     def count(self) -> int:
         return sum(self.counts)
+
+    def buckets(self) -> list[tuple[str, int]]:
+        """As Prometheus has them: (end of a bucket in seconds, as text; how many took no longer)."""
+        return list(zip((*map(repr, BOUNDS), "+Inf"), accumulate(self.counts), strict=True))
 
     def quantile(self, share: float) -> float:
         """Seconds that the ``share`` of all did not exceed, as the end of its bucket; 0 of none.
