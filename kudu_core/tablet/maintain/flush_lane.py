@@ -145,6 +145,9 @@ class FlushLane(Lane):
             found += flush_operations(tablet, tablet.context.options, now_us, log)
         return found
 
+    def candidates(self) -> list[Operation]:
+        return [*self._log_operations(), *super().candidates()]
+
     def _flush_of(self, op: Operation, tablet: Tablet, tell: Callable[[Event], None] | None = None) -> bool:
         return self.flush_rowset(tablet, op.rowsets[0], tell) if op.rowsets else self.flush(tablet, tell)
 

@@ -106,6 +106,10 @@ class Lane(ABC):
         possible = self._possible(self.tablets if tablets is None else tablets)
         return [op for op in possible if not failed.keys() & set(_left_alone_by(op))]
 
+    def candidates(self) -> list[Operation]:
+        """What could be done now, for who wants to see it; nothing is begun."""
+        return self._operations()
+
     def _rowsets_left_alone(self, tablet: Tablet) -> set[int]:
         return {key for tablet_id, key in self._failed if tablet_id == tablet.id and isinstance(key, int)}
 

@@ -20,6 +20,11 @@ MAJOR = "major"
 MERGE = "merge"
 HISTORY_GC = "history gc"
 
+RANKS = FREE, MEMORY, LOG, DUE, FORGET, GAIN, IDLE = (
+    "log that nothing needs", "memory", "log", "due", "files to forget", "gain", "nothing yet",
+)  # fmt: skip
+"""Why an operation is chosen, what comes first, first."""
+
 MEMORY_FRACTION = 0.5
 """Of what memory stores may take: from there on the largest is flushed, due or not.  Writers are slowed
 from there too, so that they stop for nothing."""
@@ -125,16 +130,53 @@ def choose(operations: Sequence[Operation], pressure: Pressure) -> Operation | N
     return max(gaining, key=lambda op: op.gain_per_byte, default=None)
 
 
+def rank(op: Operation, pressure: Pressure) -> tuple[str, float, float]:
+    """Why ``choose`` would take an operation, one of ``RANKS``, and how it is compared with others of that."""
+    if op.kind == LOG_GC:
+        return (FREE if op.log_bytes else IDLE), 0, 0
+    if pressure.on_memory and op.memory_bytes:
+        return MEMORY, op.memory_bytes, op.log_bytes
+    if pressure.on_log and op.log_bytes:
+        return LOG, op.log_bytes, op.memory_bytes
+    if op.due >= 1:
+        return DUE, op.due, 0
+    if op.freed_bytes:
+        return FORGET, op.freed_bytes, 0
+    return (GAIN, op.gain_per_byte, 0) if op.gain > 0 else (IDLE, op.due, 0)
+
+
+def in_order(operations: Sequence[Operation], pressure: Pressure) -> list[tuple[str, Operation]]:
+    """All operations with their ranks, the one first that ``choose`` would take; those of ``IDLE`` it would
+    not."""
+
+    def place(ranked: tuple[tuple[str, float, float], Operation]) -> tuple[int, float, float]:
+        (why, first, second), _ = ranked
+        return RANKS.index(why), -first, -second
+
+    found = sorted(((rank(op, pressure), op) for op in operations), key=place)
+    return [(why, op) for (why, _, _), op in found]
+
+
 __all__ = [
     "DELTA_FLUSH",
+    "DUE",
     "FLUSH",
+    "FORGET",
+    "FREE",
+    "GAIN",
     "HISTORY_GC",
+    "IDLE",
+    "LOG",
     "LOG_GC",
     "MAJOR",
+    "MEMORY",
     "MERGE",
     "MINOR",
+    "RANKS",
     "Operation",
     "Pressure",
     "choose",
+    "in_order",
+    "rank",
     "unless_merged",
 ]
