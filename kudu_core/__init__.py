@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.declare import Column
     from kudu_core.objects.check_store import StoreReport, check_store
     from kudu_core.options import Options
+    from kudu_core.page.make_report import Report, report
+    from kudu_core.page.report_data import ReportData
+    from kudu_core.page.serve.server import serve
     from kudu_core.sql.sql_text import expr
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
@@ -101,6 +104,8 @@ __all__ = [
     "RangePartition",
     "ReadOnly",
     "RepairReport",
+    "Report",
+    "ReportData",
     "RowErrors",
     "Scan",
     "ScanToken",
@@ -132,7 +137,9 @@ __all__ = [
     "prometheus_text",
     "rename_table",
     "repair",
+    "report",
     "restore",
+    "serve",
 ]
 
 _HOMES = {
@@ -150,6 +157,8 @@ _HOMES = {
     "PartitionSchema": "common.partition.partitions",
     "RangePartition": "common.partition.declared",
     "RepairReport": "table.repair.report",
+    "Report": "page.make_report",
+    "ReportData": "page.report_data",
     "Scan": "table.read.scan",
     "ScanToken": "table.read.tokens",
     "Snapshot": "table.read.snapshot",
@@ -170,7 +179,9 @@ _HOMES = {
     "prometheus_text": "table.report.prometheus_text",
     "rename_table": "table.lifecycle.manage.rename_table",
     "repair": "table.repair.repair",
+    "report": "page.make_report",
     "restore": "table.entry",
+    "serve": "page.serve.server",
 }
 """Name -> the module below ``kudu_core`` that has it."""
 

@@ -32,9 +32,19 @@ def in_count(count: float) -> str:
     return f"{count:,.0f}" if count == int(count) else f"{count:,.2f}"
 
 
+def counted(count: int, of: str) -> str:
+    """Such as ``1 tablet`` and ``1,234 tablets``."""
+    return f"{count:,} {of}{'' if count == 1 else 's'}"
+
+
 def in_share(share: float) -> str:
     """Such as ``12 %``."""
     return "0 %" if share == 0 else "< 0.1 %" if share < 0.001 else f"{share:.1%}".replace("%", " %")
+
+
+def in_rowset(rowset_id: int) -> str:
+    """A rowset's id as the epoch of the writer that made it, and its number there: ``2-17``."""
+    return f"{rowset_id >> 32}-{rowset_id & 0xFFFF_FFFF}"
 
 
 def in_time(timestamp: int) -> str:
@@ -47,4 +57,4 @@ def of_micros(micros: int) -> str:
     return time_of(micros << 12).partition(".")[0].removesuffix("Z").replace("T", " ")
 
 
-__all__ = ["in_bytes", "in_count", "in_seconds", "in_share", "in_time", "of_micros"]
+__all__ = ["counted", "in_bytes", "in_count", "in_rowset", "in_seconds", "in_share", "in_time", "of_micros"]

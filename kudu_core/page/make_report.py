@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kudu_core import __version__
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.page.gather.gathered import gathered
 from kudu_core.page.render.page_html import page_html
@@ -60,7 +60,7 @@ class Report:
 
 def report_of(handle: Handle, path: str | os.PathLike[str] | None = None) -> Report:
     """What ``Table.report`` does."""
-    made = Report(gathered(handle, __version__))
+    made = Report(gathered(handle, import_module("kudu_core").__version__))
     if path is not None:
         made.save(path)
     return made

@@ -76,6 +76,8 @@ class TabletFacts:
 
     id: int
     partition: int
+    place: int
+    """Among all tablets, by the lower bound of its range, then by its hash buckets; from 0."""
     partition_text: str
     rowsets: list[RowSetFacts]
     """In the order of their first keys."""

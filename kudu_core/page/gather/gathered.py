@@ -8,7 +8,7 @@ from kudu_core.options import DEFAULTS
 from kudu_core.page.gather.column_facts_of import SAMPLED_COLUMNS, SAMPLED_FILES, column_facts
 from kudu_core.page.gather.maintenance_facts_of import maintenance_facts, operations_of
 from kudu_core.page.gather.store_facts_of import log_facts, memory_facts
-from kudu_core.page.gather.tablet_facts_of import tablet_facts
+from kudu_core.page.gather.tablet_facts_of import in_key_order, tablet_facts
 from kudu_core.page.gather.time_facts_of import activity_facts, history_facts, horizon_of
 from kudu_core.page.report_data import ActivityFacts, ReportData
 from kudu_core.table.lifecycle.lost import lost_usage
@@ -42,6 +42,7 @@ def _gathered(engine: Engine, handle: Handle, version: str) -> ReportData:
     sampled, timed = (REMOTE_FILES, REMOTE_FILES) if engine.in_store else (SAMPLED_FILES, TIMED_FILES)
     activity = activity_facts(engine, views.values(), rowsets, timed)
     lost = (0, 0) if engine.in_store else lost_usage(engine.fs, engine.path)
+    places = in_key_order(tablets)
     log = log_facts(handle, engine, views)
     asked = engine.asked_options.to_json()
     return ReportData(
@@ -59,7 +60,9 @@ def _gathered(engine: Engine, handle: Handle, version: str) -> ReportData:
         options_changed=[name for name, value in asked.items() if value != DEFAULTS[name]],
         unreplayed=None if engine.unreplayed is None else str(engine.unreplayed),
         columns=column_facts(schema, rowsets, sampled),
-        tablets=[tablet_facts(engine, views, t, horizon, chosen.get(t.id, ())) for t in tablets],
+        tablets=[
+            tablet_facts(engine, views, t, places[t.id], horizon, chosen.get(t.id, ())) for t in tablets
+        ],
         history=history_facts(engine, rowsets, horizon),
         activity=activity,
         maintenance=maintenance_facts(engine, flushes, compactions),

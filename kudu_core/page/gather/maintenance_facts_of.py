@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import micros_of
-from kudu_core.page.figures import in_bytes, in_seconds
+from kudu_core.page.figures import in_bytes, in_seconds, in_share
 from kudu_core.page.report_data import Candidate, MaintenanceFacts, Performed
 from kudu_core.tablet.maintain import scoring
 from kudu_core.tablet.maintain.compaction_lane import NO_PRESSURE
@@ -32,7 +32,9 @@ def operations_of(engine: Engine, horizon: int) -> tuple[list[Operation], list[O
     if engine.maintenance is not None and engine.compactions is not None:
         return engine.maintenance.candidates(), engine.compactions.candidates()
     now_us, now_s = engine.clock.now_us(), engine.clock.monotonic_s()
-    flushes, compactions, merges = [], [], Merges()
+    flushes: list[Operation] = []
+    compactions: list[Operation] = []
+    merges = Merges()
     for tablet in engine.tablets:
         flushes += flush_operations(tablet, engine.options, now_us, KeptLog(()))
         compactions += compaction_operations(tablet, engine.options, merges, horizon, now_s, ())
@@ -68,12 +70,15 @@ def _told(
     if first >= CANDIDATES:
         kept = range(CANDIDATES - 1)
     return [
-        _candidate(lane, *ordered[n], waits[n], n == first)
+        _candidate(lane, ordered[n], waits[n], n == first)
         for n in (*kept, *([first] if first >= CANDIDATES else []))
     ]
 
 
-def _candidate(lane: str, why: str, op: Operation, waits: str | None, is_next: bool) -> Candidate:
+def _candidate(
+    lane: str, ranked: tuple[str, Operation], waits: str | None, is_next: bool
+) -> Candidate:
+    why, op = ranked
     return Candidate(
         kind=op.name,
         lane=lane,
@@ -99,12 +104,12 @@ def reason_of(why: str, op: Operation) -> str:
     if why == scoring.MEMORY:
         return f"memory is scarce, and it frees {in_bytes(op.memory_bytes)}"
     if why == scoring.LOG:
-        return f"the log is long, and {in_bytes(op.log_bytes)} of it is kept from this store's oldest change on"
+        return f"the log is long, and this store's oldest change keeps {in_bytes(op.log_bytes)} of it"
     if why in (scoring.DUE, scoring.IDLE):
         if op.due == float("inf"):
             return "an earlier flush of it did not come to its end"
         return (
-            f"holds {in_bytes(op.memory_bytes)}, and has come to {op.due:.0%} of the size or age "
+            f"holds {in_bytes(op.memory_bytes)}, and has come to {in_share(op.due)} of the size or age "
             "at which it is flushed"
         )
     if why == scoring.FORGET:
@@ -133,7 +138,9 @@ def _waits(engine: Engine, why: str, op: Operation) -> str | None:
     """Why the background would leave an operation for later."""
     if why == scoring.IDLE:
         return "is not due yet"
-    if op.merge is None or is_due(engine.clock, lambda: engine.visible_ts, op):
+    if op.merge is None or engine.options.maintenance == "manual":  # maintain() does all that is worth it
+        return None
+    if is_due(engine.clock, lambda: engine.visible_ts, op):
         return None
     quiet_s = (engine.clock.now_us() - micros_of(engine.visible_ts)) / 1e6
     spent, taken = op.overlap_ns / 1e9, MERGE_NS_PER_BYTE * op.merge.input_bytes / 1e9

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kudu_core._ext.base.status import PageError
+from kudu_core.errors import KuduError
 from kudu_core.page.report_data import MemRowSetFacts, RowSetFacts, TabletFacts
 from kudu_core.tablet.maintain.merge_policy import RowSetLayout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
@@ -26,6 +28,7 @@ def tablet_facts(
     engine: Engine,
     views: Mapping[int, View],
     tablet: Tablet,
+    place: int,
     horizon: int,
     chosen: Collection[int],
 ) -> TabletFacts:
@@ -47,18 +50,19 @@ def tablet_facts(
             engine,
             rowset,
             stats[rowset.id],
-            (float(layout.low[place]), float(layout.high[place]), lanes[place]),
+            (float(layout.low[at]), float(layout.high[at]), lanes[at]),
             rowset.id in busy,
             rowset.id in chosen,
         )
         for rowset in sorted(view.rowsets, key=lambda r: places[r.id])
-        for place in (places[rowset.id],)
+        for at in (places[rowset.id],)
     ]
     memories = [m for m in (view.active, *view.frozen) if len(m) or m.first_ts is not None]
     keys = [(r.meta.min_key, r.meta.max_key) for r in view.rowsets]
     return TabletFacts(
         id=tablet.id,
         partition=tablet.partition.ordinal,
+        place=place,
         partition_text=engine.partitions.describe(tablet.partition),
         rowsets=rowsets,
         memrowsets=[
@@ -119,6 +123,16 @@ def _rowset(
     )
 
 
+def in_key_order(tablets: Iterable[Tablet]) -> dict[int, int]:
+    """By tablet: its place among all by the lower bound of its range, then by its buckets."""
+
+    def bounds(tablet: Tablet) -> tuple[bytes, tuple[int, ...], int]:
+        held = tablet.partition.range
+        return (b"" if held is None else held.lower or b""), tablet.partition.buckets, tablet.id
+
+    return {tablet.id: place for place, tablet in enumerate(sorted(tablets, key=bounds))}
+
+
 def lanes_of(layout: RowSetLayout) -> list[int]:
     """For each rowset, by its first key, the lowest lane in which it overlaps none before it.
 
@@ -137,8 +151,13 @@ def lanes_of(layout: RowSetLayout) -> list[int]:
 
 
 def key_text(engine: Engine, key: bytes) -> str:
-    """An encoded key for people.  Not more of it than is shown is decoded."""
-    text = engine.schema.key_codec.show(key[: 4 * KEY_CHARACTERS])
+    """An encoded key for people."""
+    codec = engine.schema.key_codec
+    try:
+        told = [repr(v) if isinstance(v, str | bytes) else str(v) for v in codec.decode(key)]
+        text = ", ".join(told)
+    except (PageError, KuduError, ValueError, OverflowError):
+        text = codec.show(key)  # it has a value that Python has no type for
     return text if len(text) <= KEY_CHARACTERS else f"{text[:KEY_CHARACTERS]}..."
 
 
@@ -160,4 +179,4 @@ def spread(low: float, high: float, amount: float, start: float, width: float, b
         bins[place] += amount * max(0.0, end - begin) / (high - low)
 
 
-__all__ = ["KEY_CHARACTERS", "key_text", "lanes_of", "spread", "tablet_facts"]
+__all__ = ["KEY_CHARACTERS", "in_key_order", "key_text", "lanes_of", "spread", "tablet_facts"]

@@ -40,7 +40,8 @@ def horizon_of(engine: Engine) -> int:
 
 def history_facts(engine: Engine, rowsets: Sequence[DiskRowSet], horizon: int) -> HistoryFacts:
     now_us = engine.clock.now_us()
-    refs = [(ref, undo) for r in rowsets for undo, refs in ((True, r.meta.undo), (False, r.meta.redo)) for ref in refs]
+    refs = [(ref, True) for r in rowsets for ref in r.meta.undo]
+    refs += [(ref, False) for r in rowsets for ref in r.meta.redo]
     first_us = min((micros_of(ref.min_ts) for ref, _ in refs), default=now_us)
     width_us = _width_us(min(first_us, micros_of(engine.oldest_ts) or now_us), now_us)
     start_us = _start_us(now_us, width_us)
@@ -140,7 +141,7 @@ def _width_us(first_us: int, now_us: int) -> int:
 
 
 def _start_us(now_us: int, width_us: int) -> int:
-    """Where the first bin begins: now is in the last one, and bins begin at whole multiples of their width."""
+    """Where the first bin begins: now is in the last one, and bins begin at multiples of that."""
     return (now_us // width_us - (BINS - 1)) * width_us
 
 

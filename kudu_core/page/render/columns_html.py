@@ -23,15 +23,16 @@ def columns_section(data: ReportData) -> str:
         shown = [c for c in columns if c.name in largest]
     header = [
         ("column", ""), ("type", ""), ("key", "n"), ("bytes", "n"), ("share", "wide"), ("plain", "n"),
-        ("ratio", "n"), ("NULL", "n"), ("encoding", ""), ("compression", ""), ("default", ""), ("comment", ""),
+        ("ratio", "n"), ("NULL", "n"), ("encoding", ""), ("compression", ""), ("default", ""),
+        ("comment", ""),
     ]  # fmt: skip
     return section(
         "columns",
         "Columns: bytes and encodings",
         paragraph(
-            "Bytes of the pages, page indexes and dictionaries in base files; changes beside the base, blooms "
-            "and key indexes are not in them. Plain is what the same cells take side by side; the ratio is "
-            "plain by stored. Encodings are those of the mini-blocks of sampled pages.",
+            "Bytes of the pages, page indexes and dictionaries in base files; changes beside the base, "
+            "blooms and key indexes are not in them. Plain is what the same cells take side by side; the "
+            "ratio is plain by stored. Encodings are those of the mini-blocks of sampled pages.",
             "lead",
         ),
         _stack(shown, total),
@@ -52,7 +53,8 @@ def _stack(columns: list[ColumnFacts], total: int) -> str:
         for n, c in enumerate(sorted(columns, key=lambda c: -c.bytes))
         if c.bytes
     )
-    return f'<div class="stack" role="img" aria-label="Shares of the columns; the table has them">{parts}</div>'
+    told = "Shares of the columns; the table has them"
+    return f'<div class="stack" role="img" aria-label="{told}">{parts}</div>'
 
 
 def _row(column: ColumnFacts, total: int) -> list[Cell]:

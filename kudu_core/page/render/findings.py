@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kudu_core.page.figures import in_bytes, in_count, in_seconds, in_share, in_time
+from kudu_core.page.figures import counted, in_bytes, in_count, in_seconds, in_share, in_time
 from kudu_core.page.render.markup import element, name, section, text
 
 if TYPE_CHECKING:
@@ -34,14 +34,16 @@ def _of_tablets(data: ReportData) -> Iterator[tuple[str, str]]:
         worst = max(high, key=lambda t: t.height)
         yield (
             "tablets",
-            f"{in_count(len(high))} tablets have an average height of {HIGH:g} or more; a key of tablet "
-            f"{worst.id} is looked for in {worst.height:.1f} rowsets. compact() or maintain() merges them.",
+            (
+                f"{counted(len(high), 'tablet')} with an average height of {HIGH:g} or more: a key of "
+                f"tablet {worst.id} is looked for in {worst.height:.1f} rowsets. compact() merges them."
+            ),
         )
     heavy = [t for t in data.tablets if t.delta_share >= DELTAS]
     if heavy:
         yield (
             "tablets",
-            f"In {in_count(len(heavy))} tablets deltas take {in_share(DELTAS)} of the bytes or more.",
+            f"In {counted(len(heavy), 'tablet')} deltas take {in_share(DELTAS)} of the bytes or more.",
         )
 
 
@@ -65,7 +67,8 @@ def _of_work(data: ReportData) -> Iterator[tuple[str, str]]:
         yield "memory", f"Writers were made to wait {in_seconds(memory.throttled_s)} for memory."
     looks = memory.cache_hits + memory.cache_misses
     if looks >= LOOKS and memory.cache_hits < FEW_HITS * looks:
-        yield "memory", f"Of {in_count(looks)} pages asked for, {in_share(memory.cache_hits / looks)} were cached."
+        cached = in_share(memory.cache_hits / looks)
+        yield "memory", f"Of {in_count(looks)} pages asked for, {cached} were cached."
     if log.bytes is not None and log.bytes >= LONG_LOG_BYTES:
         yield "log", f"An open would replay {in_bytes(log.bytes)} of log."
     failed = [done for done in data.maintenance.done if done.error is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kudu_core.page.figures import in_bytes, in_count, in_seconds, of_micros
+from kudu_core.page.figures import in_bytes, in_count, in_rowset, in_seconds, in_share, of_micros
 from kudu_core.page.render.markup import Cell, element, name, number, paragraph, section, table, text, words
 
 if TYPE_CHECKING:
@@ -51,21 +51,22 @@ def _next(facts: MaintenanceFacts, lane: str) -> str:
 
 def _candidates(facts: MaintenanceFacts) -> str:
     header = [
-        ("lane", ""), ("what", ""), ("tablet", "n"), ("rowsets", ""), ("when", ""), ("why", "text"),
+        ("lane", ""), ("what", ""), ("tablet", "n"), ("rowsets", ""), ("when", "text"), ("why", "text"),
         ("due", "n"), ("gain", "n"), ("cost", "n"), ("score", "n"), ("frees", "n"),
     ]  # fmt: skip
     total = sum(facts.counts.values())
     if not total:
         return paragraph("There are no candidates.", "muted")
     counts = ", ".join(f"{in_count(n)} x {kind}" for kind, n in facts.counts.items())
-    caption = f"Candidates in the order of each lane: {counts}"
+    caption = f"Candidates, in the order of each lane, those that wait last: {counts}"
     if len(facts.candidates) < total:
         caption += f" (the first {len(facts.candidates)} are listed)"
-    return table(caption, header, ((None, _candidate(c)) for c in facts.candidates))
+    ready_first = sorted(facts.candidates, key=lambda c: c.waits is not None)
+    return table(caption, header, ((None, _candidate(c)) for c in ready_first))
 
 
 def _candidate(candidate: Candidate) -> list[Cell]:
-    rowsets = ", ".join(map(str, candidate.rowsets[:ROWSETS_NAMED]))
+    rowsets = ", ".join(map(in_rowset, candidate.rowsets[:ROWSETS_NAMED]))
     if len(candidate.rowsets) > ROWSETS_NAMED:
         rowsets += f" and {len(candidate.rowsets) - ROWSETS_NAMED} more"
     when = '<span class="badge now">next</span>' if candidate.is_next else "in turn"
@@ -79,7 +80,7 @@ def _candidate(candidate: Candidate) -> list[Cell]:
         words(rowsets),
         Cell(when),
         words(candidate.reason),
-        number(candidate.due, f"{candidate.due:.0%}" if candidate.due < 1e8 else "at once"),
+        number(candidate.due, in_share(candidate.due) if candidate.due < 1e8 else "at once"),
         number(candidate.gain, f"{candidate.gain:.3f}"),
         number(candidate.cost_bytes, in_bytes(candidate.cost_bytes)),
         number(candidate.score, f"{candidate.score:.3g}"),
@@ -92,8 +93,9 @@ def _done(facts: MaintenanceFacts) -> str:
         told = "has done nothing since it was opened" if facts.here else "only reads; ask the writer's handle"
         return paragraph(f"What was done: this handle {told}.", "muted")
     header = [
-        ("finished (UTC)", ""), ("what", ""), ("tablet", "n"), ("took", "n"), ("rows", "n"), ("rowsets read", "n"),
-        ("written", "n"), ("read", "n"), ("wrote", "n"), ("freed", "n"), ("error", "text"),
+        ("finished (UTC)", ""), ("what", ""), ("tablet", "n"), ("took", "n"), ("rows", "n"),
+        ("rowsets read", "n"), ("written", "n"), ("read", "n"), ("wrote", "n"), ("freed", "n"),
+        ("error", "text"),
     ]  # fmt: skip
     caption = f"The last {len(facts.done)} operations of this handle"
     return table(caption, header, ((None, _performed(done)) for done in facts.done))

@@ -26,7 +26,7 @@ def name(value: object) -> str:
 
 
 def element(tag: str, content: str, **attributes: object) -> str:
-    """``content`` is HTML, attributes are texts; of their names a trailing ``_`` goes, and others are ``-``."""
+    """``content`` is HTML, attributes are texts; in their names ``_`` is ``-``, at the end nothing."""
     told = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
         for key, value in attributes.items()

@@ -47,7 +47,9 @@ def policy(*, live: bool) -> str:
 def page_html(data: ReportData, *, live_s: float | None = None) -> str:
     """One self-contained page; ``live_s``: it asks for newer content so often, in seconds."""
     live = "" if live_s is None else f' data-live="{live_s:g}"'
-    again = "" if live_s is None else f'<noscript><meta http-equiv="refresh" content="{max(1, live_s):.0f}"></noscript>'
+    again = ""
+    if live_s is not None:
+        again = f'<noscript><meta http-equiv="refresh" content="{max(1, live_s):.0f}"></noscript>'
     links = "".join(f'<li><a href="#{id_}">{text(told)}</a></li>' for id_, told in SECTIONS)
     return (
         f'<!DOCTYPE html><html lang="en"{live}><head><meta charset="utf-8">'
@@ -105,7 +107,11 @@ def _overview(data: ReportData) -> str:
                 ("tablets", in_count(len(there)), f"{gone} more have ended" if gone else data.partitioning),
                 ("rowsets", in_count(sum(len(t.rowsets) for t in data.tablets)), "on disk"),
                 ("average height", f"{_height(data.tablets):.2f}", "rowsets to look into for a key"),
-                ("deltas", in_bytes(sum(t.redo_bytes + t.undo_bytes for t in data.tablets)), "of the bytes on disk"),
+                (
+                    "deltas",
+                    in_bytes(sum(t.redo_bytes + t.undo_bytes for t in data.tablets)),
+                    "of the bytes on disk",
+                ),
                 (
                     "in memory",
                     in_bytes(sum(t.memory_bytes for t in data.tablets)),

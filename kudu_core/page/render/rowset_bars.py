@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.page.figures import in_bytes, in_count, in_share
+from kudu_core.page.figures import counted, in_bytes, in_count, in_rowset, in_share
 from kudu_core.page.render.markup import legend, text
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 DRAWN = 300
 """Rowsets that are drawn one by one; of more, how many lie over each part of the keys."""
+FEW = 200
+"""Cells of a grid that are large."""
 PARTS = 100
 """Of the keys, then."""
 _MOST_PIXELS, _BAR_PIXELS, _LEAST_PIXELS = 320, 18, 5
@@ -42,12 +44,13 @@ def rowset_bars(tablet: TabletFacts) -> str:
     else:
         drawn, height = _bars(rowsets, tablet.most_height)
     label = (
-        f"Tablet {tablet.id}: {len(rowsets)} rowsets over its keys, average height {tablet.height:.2f}, "
-        f"at most {tablet.most_height} over one key"
+        f"Tablet {tablet.id}: {counted(len(rowsets), 'rowset')} over its keys, average height "
+        f"{tablet.height:.2f}, at most {tablet.most_height} over one key"
     )
     ends = f"<span>{text(tablet.first_key)}</span><span>{text(tablet.last_key)}</span>"
+    size = f'width="100%" height="{height}"'
     return (
-        f'<svg class="bars" role="img" aria-label="{text(label)}" width="100%" height="{height}">{drawn}</svg>'
+        f'<svg class="bars" role="img" aria-label="{text(label)}" {size}>{drawn}</svg>'
         f'<div class="ends" aria-hidden="true">{ends}</div>'
     )
 
@@ -87,9 +90,9 @@ def _profile(rowsets: Sequence[RowSetFacts]) -> tuple[str, int]:
     most = max(counts)
     height = 160
     out = [
-        f'<g class="s0"><title>{count} rowsets</title><rect class="base" x="{part * 100 / PARTS}%" '
-        f'y="{height - height * count / most:.1f}" width="{100 / PARTS}%" '
-        f'height="{height * count / most:.1f}"/></g>'
+        f'<g class="s0"><title>{counted(count, "rowset")}</title>'
+        f'<rect class="base" x="{part * 100 / PARTS}%" y="{height - height * count / most:.1f}" '
+        f'width="{100 / PARTS}%" height="{height * count / most:.1f}"/></g>'
         for part, count in enumerate(counts)
         if count
     ]
@@ -98,11 +101,13 @@ def _profile(rowsets: Sequence[RowSetFacts]) -> tuple[str, int]:
 
 def _told(rowset: RowSetFacts) -> str:
     parts = [
-        f"rowset {rowset.id}: {in_count(rowset.rows)} rows, {in_bytes(rowset.bytes)}",
+        f"rowset {in_rowset(rowset.id)}: {counted(rowset.rows, 'row')}, {in_bytes(rowset.bytes)}",
         f"keys {rowset.first_key} to {rowset.last_key}",
         f"over {in_share(rowset.high - rowset.low)} of the data",
-        f"{in_count(rowset.redo_entries)} changes in {rowset.redo_files} files, "
-        f"{in_count(rowset.memory_changes)} in memory ({in_share(rowset.changed_share)} of the rows)",
+        (
+            f"{counted(rowset.redo_entries, 'change')} in {counted(rowset.redo_files, 'file')}, "
+            f"{in_count(rowset.memory_changes)} in memory ({in_share(rowset.changed_share)} of the rows)"
+        ),
         f"older states: {in_count(rowset.undo_entries)} entries, {in_bytes(rowset.undo_bytes)}",
     ]
     if rowset.chosen:
@@ -128,36 +133,38 @@ def bars_legend() -> str:
 
 
 def grid(tablets: Sequence[TabletFacts], detailed: set[int]) -> str:
-    """A cell for each tablet, in the order in which they come; the measure by which cells are coloured can
+    """A cell for each tablet, in the order of their ranges; the measure by which cells are coloured can
     be switched."""
     most_bytes = max((t.disk_bytes for t in tablets), default=0) or 1
     most_memory = max((t.memory_bytes for t in tablets), default=0) or 1
     cells = []
-    for tablet in tablets:
+    for tablet in sorted(tablets, key=lambda t: t.place):
         told = (
-            f"tablet {tablet.id}, {tablet.partition_text}: {len(tablet.rowsets)} rowsets, "
-            f"height {tablet.height:.2f}, {in_bytes(tablet.disk_bytes)}, deltas {in_share(tablet.delta_share)}, "
-            f"memory {in_bytes(tablet.memory_bytes)}"
+            f"tablet {tablet.id}, {tablet.partition_text}: {counted(len(tablet.rowsets), 'rowset')}, "
+            f"height {tablet.height:.2f}, {in_bytes(tablet.disk_bytes)}, "
+            f"deltas {in_share(tablet.delta_share)}, memory {in_bytes(tablet.memory_bytes)}"
         )
         target = f"tablet-{tablet.id}" if tablet.id in detailed else f"row-{tablet.id}"
         gone = " gone" if tablet.dropped_ts is not None else ""
         cells.append(
             f'<a class="cell{gone}" href="#{target}" title="{text(told)}" aria-label="{text(told)}" '
-            f'data-height="{level(HEIGHTS, tablet.height)}" data-deltas="{level(DELTAS, tablet.delta_share)}" '
+            f'data-height="{level(HEIGHTS, tablet.height)}" '
+            f'data-deltas="{level(DELTAS, tablet.delta_share)}" '
             f'data-bytes="{_fifth(tablet.disk_bytes / most_bytes)}" '
             f'data-memory="{_fifth(tablet.memory_bytes / most_memory)}"></a>'
         )
     switches = "".join(
-        f'<button type="button" data-measure="{measure}" aria-pressed="{"true" if measure == "height" else "false"}">'
-        f"{label}</button>"
+        f'<button type="button" data-measure="{measure}" '
+        f'aria-pressed="{str(measure == "height").lower()}">{label}</button>'
         for measure, label in (
             ("height", "height"), ("deltas", "share of deltas"), ("bytes", "bytes"), ("memory", "memory"),
         )
     )  # fmt: skip
     scale = legend([("h0", "none"), *((f"h{n}", "") for n in range(1, 5)), ("h5", "much")])
+    kind = "grid many" if len(tablets) > FEW else "grid"
     return (
-        f'<div class="tools" role="group" aria-label="What the colours of the grid mean">{switches}{scale}</div>'
-        f'<div class="grid" data-measure="height">{"".join(cells)}</div>'
+        f'<div class="tools" role="group" aria-label="Colours of the grid">{switches}{scale}</div>'
+        f'<div class="{kind}" data-measure="height">{"".join(cells)}</div>'
     )
 
 

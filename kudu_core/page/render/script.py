@@ -1,4 +1,4 @@
-"""What the page does: it sorts, filters, expands and switches colours.  Without it everything is there to read.
+"""What the page does: it sorts, filters, expands and switches colours; without it all is there to read.
 
 A live page asks for its newest content now and then and puts it in the place of the old one.
 """
@@ -29,7 +29,8 @@ SCRIPT = r"""
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     var numbers = head.classList.contains("n") || head.classList.contains("wide");
     function value(line) {
-      var cell = line.children[place], text = cell.dataset.v === undefined ? cell.textContent : cell.dataset.v;
+      var cell = line.children[place], text = cell.dataset.v;
+      if (text === undefined) text = cell.textContent;
       return numbers ? (parseFloat(text) || 0) : text;
     }
     var lines = Array.prototype.map.call(body.rows, function (line) { return [value(line), line]; });
@@ -121,8 +122,12 @@ SCRIPT = r"""
     if (input && held.text) { input.value = held.text; filter(input); }
   }
   var alarm = document.getElementById("alarm");
+  function busy() {  // whoever reads, types or has marked something is not disturbed
+    var at = document.activeElement;
+    return document.hidden || (at && at.tagName === "INPUT") || String(document.getSelection()) !== "";
+  }
   function refresh() {
-    if (document.hidden || (document.activeElement && document.activeElement.tagName === "INPUT")) {
+    if (busy()) {
       setTimeout(refresh, every * 1000);
       return;
     }

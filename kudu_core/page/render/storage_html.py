@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.page.figures import in_bytes, in_count, in_seconds, in_share, in_time
+from kudu_core.page.figures import counted, in_bytes, in_count, in_seconds, in_share, in_time
 from kudu_core.page.render.markup import (
     Cell,
     bar,
@@ -122,8 +122,9 @@ def schema_section(data: ReportData) -> str:
         "Options in force",
         [("option", ""), ("value", ""), ("", "")],
         (
-            (None, [words(option), words(_option(option, value)), words("changed" if option in changed else "")])
+            (None, [words(option), words(_option(option, value)), words("changed" if is_other else "")])
             for option, value in data.options.items()
+            for is_other in (option in changed,)
         ),
     )
     metrics = table(
@@ -137,7 +138,7 @@ def schema_section(data: ReportData) -> str:
         cards(
             [
                 ("primary key", ", ".join(data.primary_key), f"schema version {data.schema_version}"),
-                ("partitions", data.partitioning, f"{in_count(_living(data))} tablets"),
+                ("partitions", data.partitioning, counted(_living(data), "tablet")),
                 ("lost/", in_bytes(data.lost_bytes), f"{in_count(data.lost_files)} files that nothing names"),
                 ("writers known by txn", in_count(data.tokens), ""),
             ]

@@ -1,4 +1,4 @@
-"""How the page looks: colours for light and dark, of which every pair of text and ground has a contrast of 4.5."""
+"""How the page looks: colours for light and dark; text has a contrast of 4.5 with what it stands on."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ color-scheme:dark;
 
 _RULES = """
 *{box-sizing:border-box}
-body{margin:0;background:var(--ground);color:var(--text);font:14px/1.5 system-ui,"Segoe UI",Roboto,"DejaVu Sans",
-sans-serif}
+body{margin:0;background:var(--ground);color:var(--text);font:14px/1.5 system-ui,"Segoe UI",Roboto,
+"DejaVu Sans",sans-serif}
 header,main,footer{max-width:1240px;margin:0 auto;padding:0 20px}
 header{padding-top:18px}
 h1{font-size:20px;margin:0;overflow-wrap:anywhere}
 h2{font-size:17px;margin:0 0 8px}
 h3{font-size:14px;margin:18px 0 6px}
 a{color:var(--accent)}
-nav{position:sticky;top:0;z-index:3;background:var(--ground);border-bottom:1px solid var(--line);margin-top:10px}
-nav ul{max-width:1240px;margin:0 auto;padding:6px 20px;display:flex;flex-wrap:wrap;gap:2px 16px;list-style:none}
+nav{position:sticky;top:0;z-index:3;background:var(--ground);border-bottom:1px solid var(--line);
+margin-top:10px}
+nav ul{max-width:1240px;margin:0 auto;padding:6px 20px;display:flex;flex-wrap:wrap;gap:2px 16px;
+list-style:none}
 nav a{text-decoration:none;padding:2px 0}
 nav a:hover{text-decoration:underline}
 section{border-top:1px solid var(--line);padding:18px 0;scroll-margin-top:44px}
@@ -49,8 +51,8 @@ color:var(--muted);background:var(--panel)}
 .card dt{color:var(--muted);font-size:12px}
 .card dd{margin:0;font-size:16px;font-weight:600;overflow-wrap:anywhere}
 .card .note{font-size:12px;font-weight:400}
-button,input{font:inherit;color:var(--text);background:var(--panel);border:1px solid var(--line);border-radius:6px;
-padding:2px 10px}
+button,input{font:inherit;color:var(--text);background:var(--panel);border:1px solid var(--line);
+border-radius:6px;padding:2px 10px}
 button{cursor:pointer}
 button[aria-pressed=true]{border-color:var(--accent);box-shadow:inset 0 0 0 1px var(--accent)}
 :focus-visible{outline:2px solid var(--accent);outline-offset:1px}
@@ -58,8 +60,8 @@ button[aria-pressed=true]{border-color:var(--accent);box-shadow:inset 0 0 0 1px 
 .scroll{overflow:auto;max-height:420px;border:1px solid var(--line);border-radius:8px;margin:10px 0}
 table{border-collapse:separate;border-spacing:0;width:100%;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--muted);padding:6px 10px}
-th{position:sticky;top:0;z-index:1;background:var(--panel);text-align:left;border-bottom:1px solid var(--line);
-padding:2px;white-space:nowrap}
+th{position:sticky;top:0;z-index:1;background:var(--panel);text-align:left;
+border-bottom:1px solid var(--line);padding:2px;white-space:nowrap}
 th .sort{background:none;border:0;padding:2px 8px;font-weight:600;font-size:13px}
 th[aria-sort=ascending] .sort::after{content:" \\25b4"}
 th[aria-sort=descending] .sort::after{content:" \\25be"}

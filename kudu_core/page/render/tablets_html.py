@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.page.figures import in_bytes, in_count, in_share, in_time
+from kudu_core.page.figures import counted, in_bytes, in_rowset, in_share, in_time
 from kudu_core.page.render.markup import (
     Cell,
     expandable,
@@ -68,7 +68,8 @@ def tablets_section(data: ReportData) -> str:
 def detailed(tablets: Sequence[TabletFacts]) -> list[TabletFacts]:
     """The tablets that are shown one by one, in the order of ids."""
     worst = sorted(tablets, key=lambda t: (-t.height, -t.delta_share, t.id))
-    chosen, drawn = [], 0
+    chosen: list[TabletFacts] = []
+    drawn = 0
     for tablet in worst[:DETAILED]:
         drawn += min(DRAWN, len(tablet.rowsets))
         if chosen and drawn > DRAWN_IN_ALL:
@@ -123,7 +124,7 @@ def _tablet(tablet: TabletFacts, *, is_open: bool) -> str:
     )
     summary = (
         f"<b>Tablet {tablet.id}</b> {name(tablet.partition_text)}{gone}"
-        f'<span class="figures">height {tablet.height:.2f}, {len(tablet.rowsets)} rowsets, '
+        f'<span class="figures">height {tablet.height:.2f}, {counted(len(tablet.rowsets), "rowset")}, '
         f"{text(in_bytes(tablet.disk_bytes))}, deltas {text(in_share(tablet.delta_share))}</span>"
     )
     return expandable(
@@ -136,15 +137,17 @@ def _tablet(tablet: TabletFacts, *, is_open: bool) -> str:
 
 def _memory(tablet: TabletFacts) -> str:
     told = [
-        f"MemRowSet with {in_count(m.rows)} rows and {in_count(m.changes)} changes of them, {in_bytes(m.bytes)}"
+        f"MemRowSet with {counted(m.rows, 'row')} and {counted(m.changes, 'change')} of them, "
+        f"{in_bytes(m.bytes)}"
         + ("" if m.frozen_ts is None else f", frozen at {in_time(m.frozen_ts)} for a flush")
         for m in tablet.memrowsets
     ]
     changed = [r for r in tablet.rowsets if r.memory_changes]
     if changed:
         told.append(
-            f"DeltaMemStores of {len(changed)} rowsets with {in_count(sum(r.memory_changes for r in changed))} "
-            f"changes, {in_bytes(sum(r.memory_bytes for r in changed))}"
+            f"DeltaMemStores of {counted(len(changed), 'rowset')} with "
+            f"{counted(sum(r.memory_changes for r in changed), 'change')}, "
+            f"{in_bytes(sum(r.memory_bytes for r in changed))}"
         )
     return paragraph(f"In memory: {text('; '.join(told) or 'nothing')}.", "muted")
 
@@ -154,11 +157,11 @@ def _rowsets(tablet: TabletFacts) -> str:
         return ""
     header = [
         ("rowset", "n"), ("rows", "n"), ("bytes", "n"), ("data below", "n"), ("to", "n"), ("REDO", "n"),
-        ("REDO bytes", "n"), ("in memory", "n"), ("UNDO", "n"), ("UNDO bytes", "n"), ("rows that can go", "n"),
-        ("durable up to", ""), ("first key", ""), ("last key", ""),
+        ("REDO bytes", "n"), ("in memory", "n"), ("UNDO", "n"), ("UNDO bytes", "n"),
+        ("rows that can go", "n"), ("durable up to", ""), ("first key", ""), ("last key", ""),
     ]  # fmt: skip
-    largest = sorted(tablet.rowsets, key=lambda r: -r.bytes)[:ROWSETS_LISTED]
-    shown = [r for r in tablet.rowsets if r in largest] if len(tablet.rowsets) > ROWSETS_LISTED else tablet.rowsets
+    largest = {r.id for r in sorted(tablet.rowsets, key=lambda r: -r.bytes)[:ROWSETS_LISTED]}
+    shown = [r for r in tablet.rowsets if r.id in largest]
     caption = f"Rowsets of tablet {tablet.id}"
     if len(shown) < len(tablet.rowsets):
         caption += f": the {len(shown)} largest of {len(tablet.rowsets):,}"
@@ -168,7 +171,7 @@ def _rowsets(tablet: TabletFacts) -> str:
 
 def _rowset(rowset: RowSetFacts) -> list[Cell]:
     return [
-        number(rowset.id, str(rowset.id)),
+        Cell(f'<span title="{rowset.id}">{in_rowset(rowset.id)}</span>', rowset.id),
         number(rowset.rows),
         number(rowset.bytes, in_bytes(rowset.bytes)),
         number(rowset.low, in_share(rowset.low)),

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kudu_core.page.figures import in_bytes, in_count, in_seconds, in_time, of_micros
-from kudu_core.page.render.markup import Cell, cards, legend, name, number, paragraph, section, table, text, words
+from kudu_core.page.figures import counted, in_bytes, in_count, in_seconds, in_time, of_micros
+from kudu_core.page.render.markup import (
+    Cell,
+    cards,
+    legend,
+    name,
+    number,
+    paragraph,
+    section,
+    table,
+    text,
+    words,
+)
 
 if TYPE_CHECKING:
     from kudu_core.page.report_data import HistoryFacts, ReportData
@@ -52,7 +63,7 @@ def _facts(history: HistoryFacts) -> str:
             (
                 "pinned",
                 pinned,
-                f"{in_count(history.snapshots_pinned)} snapshots here, {in_count(len(history.tags))} tags",
+                f"{counted(history.snapshots_pinned, 'snapshot')} here, {counted(len(history.tags), 'tag')}",
             ),
         ]
     )
@@ -69,8 +80,10 @@ def _versions(history: HistoryFacts) -> str:
     columns = [
         (
             (b.undo_entries, b.redo_entries),
-            f"{of_micros(b.start_us)}: {in_count(round(b.undo_entries))} entries of older states, "
-            f"{in_count(round(b.redo_entries))} of newer ones",
+            (
+                f"{of_micros(b.start_us)}: {in_count(round(b.undo_entries))} entries of older states, "
+                f"{in_count(round(b.redo_entries))} of newer ones"
+            ),
         )
         for b in bins
     ]
@@ -79,11 +92,10 @@ def _versions(history: HistoryFacts) -> str:
         for at_us, told, _ in _marks(history)
         if start_us <= at_us <= end_us
     )
-    readable = max(0.0, (micros(history.oldest_ts) - start_us) / (end_us - start_us)) if history.oldest_ts else 0.0
+    gone = min(1.0, max(0.0, (micros(history.oldest_ts) - start_us) / (end_us - start_us)))
     band = (
-        f'<rect class="gone" x="0" y="{CHART_PIXELS - 6}" width="{min(1.0, readable):.2%}" height="6"/>'
-        f'<rect class="readable" x="{min(1.0, readable):.2%}" y="{CHART_PIXELS - 6}" '
-        f'width="{max(0.0, 1 - readable):.2%}" height="6"/>'
+        f'<rect class="gone" x="0" y="{CHART_PIXELS - 6}" width="{gone:.2%}" height="6"/>'
+        f'<rect class="readable" x="{gone:.2%}" y="{CHART_PIXELS - 6}" width="{1 - gone:.2%}" height="6"/>'
     )
     label = f"Entries of older and newer states by time, at most {in_count(round(most))} in a bin"
     return (
@@ -91,7 +103,12 @@ def _versions(history: HistoryFacts) -> str:
         + _chart(label, columns, most, ("undo u4", "redo"), CHART_PIXELS - 8, band + marks)
         + _axis(start_us, end_us, f"most: {in_count(round(most))} in {in_seconds(history.bin_s)}")
         + legend(
-            [("undo u4", "UNDO: older states"), ("redo", "REDO: newer states"), ("readable", "can be read"), ("gone", "cannot")]
+            [
+                ("undo u4", "UNDO: older states"),
+                ("redo", "REDO: newer states"),
+                ("readable", "can be read"),
+                ("gone", "cannot"),
+            ]
         )
     )
 
@@ -105,8 +122,10 @@ def _activity(data: ReportData) -> str:
     columns = [
         (
             (float(b.exact), b.spread),
-            f"{of_micros(b.start_us)}: {in_count(round(b.exact / minutes, 1))} a minute of known time, "
-            f"{in_count(round(b.spread / minutes, 1))} spread evenly",
+            (
+                f"{of_micros(b.start_us)}: {in_count(round(b.exact / minutes, 1))} a minute of known time, "
+                f"{in_count(round(b.spread / minutes, 1))} spread evenly"
+            ),
         )
         for b in activity.bins
     ]
@@ -124,7 +143,7 @@ def _activity(data: ReportData) -> str:
         "<h3>Changes per minute, as far as it is stored</h3>"
         + _chart(label, columns, most, ("exact", "spread"), CHART_PIXELS, "")
         + _axis(start_us, end_us, rate)
-        + legend([("exact", "at a time that is known"), ("spread", "some time in a file's span: spread evenly")])
+        + legend([("exact", "at a known time"), ("spread", "some time in a file's span: spread evenly")])
         + (paragraph(text(" ".join(notes)), "muted") if notes else "")
     )
 
@@ -153,7 +172,8 @@ def _chart(
         )
         out.append(f"<g><title>{text(told)}</title>{rects}</g>")
     if not out:
-        out.append(f'<text class="nothing" x="50%" y="{room // 2}" text-anchor="middle">nothing is stored</text>')
+        middle = f'x="50%" y="{room // 2}" text-anchor="middle"'
+        out.append(f'<text class="nothing" {middle}>nothing is stored</text>')
     return (
         f'<svg class="chart" role="img" aria-label="{text(label)}" width="100%" height="{CHART_PIXELS}">'
         f"{''.join(out)}{more}</svg>"

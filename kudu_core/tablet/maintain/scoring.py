@@ -131,7 +131,7 @@ def choose(operations: Sequence[Operation], pressure: Pressure) -> Operation | N
 
 
 def rank(op: Operation, pressure: Pressure) -> tuple[str, float, float]:
-    """Why ``choose`` would take an operation, one of ``RANKS``, and how it is compared with others of that."""
+    """Why ``choose`` would take an operation, one of ``RANKS``, and by what it is compared with others."""
     if op.kind == LOG_GC:
         return (FREE if op.log_bytes else IDLE), 0, 0
     if pressure.on_memory and op.memory_bytes:

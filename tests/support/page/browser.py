@@ -74,6 +74,7 @@ class Browser:
         return self._ask("POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)})
 
     def click(self, selector: str) -> None:
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         found = self.find(selector)
         self._ask("POST", f"{self._session}/element/{found}/click", {})
 
@@ -103,7 +104,7 @@ class Browser:
 
     def picture(self, path: Path) -> None:
         """The whole page, as a PNG."""
-        size = self.run("return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+        size = self.run("var d = document.documentElement; return [d.scrollWidth, d.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 12_000), "scale": 1}
         taken = self._devtools("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
         path.write_bytes(base64.b64decode(taken["data"]))

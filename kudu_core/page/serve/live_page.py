@@ -1,0 +1,90 @@
+"""A table as a server shows it: its newest state, asked for at most so often."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kudu_core.common.run.locks import mutex
+from kudu_core.errors import KuduError
+from kudu_core.page.make_report import report_of
+from kudu_core.page.render.page_html import content_html, page_html
+from kudu_core.page.serve.exposition import exposition
+from kudu_core.table.opened.handle import HandleOwner, handle_of
+
+if TYPE_CHECKING:
+    from kudu_core.page.make_report import Report
+
+
+class LivePage:
+    """What is shown of a table.  Thread safe: one request at a time looks at it, others wait."""
+
+    def __init__(self, table: HandleOwner, refresh_s: float) -> None:
+        self._table = table
+        self._refresh_s = refresh_s
+        self._mutex = mutex()
+        """Held while the table is looked at."""
+        self._report: Report | None = None
+        self._made_s = 0.0
+        self._texts: dict[str, bytes] = {}
+        """By what is asked for, of that report."""
+
+    def page(self) -> bytes:
+        return self._text("page", lambda report: page_html(report.data, live_s=self._refresh_s))
+
+    def content(self) -> bytes:
+        """What is inside of the page's ``main``."""
+        return self._text("content", lambda report: content_html(report.data))
+
+    def data(self) -> bytes:
+        return self._text("data", lambda report: json.dumps(report.data.to_json()))
+
+    def metrics(self) -> bytes:
+        """Of now, in the text format of Prometheus."""
+        handle = handle_of(self._table)
+        handle.refresh()
+        return exposition(handle.opened()).encode()
+
+    def health(self) -> tuple[bool, bytes]:
+        """Whether the table can be read, and the facts as JSON."""
+        handle = handle_of(self._table)
+        told: dict[str, Any]
+        try:
+            handle.refresh()
+            engine = handle.opened()
+        except (KuduError, OSError) as error:
+            told = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+        else:
+            poisoned = engine.poisoned
+            told = {
+                "ok": poisoned is None,
+                "mode": "rw" if engine.writer else "r",
+                "epoch": engine.table_file.state.epoch,
+                "timestamp": engine.visible_ts,
+                "refresh_lag_s": 0.0 if engine.writer else max(0.0, handle.now_s() - handle.refreshed_s),
+                "unreplayed": None if engine.unreplayed is None else str(engine.unreplayed),
+                "error": None if poisoned is None else f"{type(poisoned).__name__}: {poisoned}",
+            }
+        return bool(told["ok"]), json.dumps(told).encode()
+
+    def _text(self, name: str, render: Any) -> bytes:
+        with self._mutex:
+            report = self._newest()
+            found = self._texts.get(name)
+            if found is None:
+                found = self._texts[name] = render(report).encode("utf-8", "backslashreplace")
+            return found
+
+    def _newest(self) -> Report:
+        """Under the mutex."""
+        handle = handle_of(self._table)
+        now_s = handle.now_s()
+        if self._report is None or now_s - self._made_s >= self._refresh_s:
+            handle.refresh()
+            self._report = report_of(handle)
+            self._texts.clear()
+            self._made_s = now_s
+        return self._report
+
+
+__all__ = ["LivePage"]
