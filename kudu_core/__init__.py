@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from kudu_core.common.schema.declare import Column
     from kudu_core.objects.check_store import StoreReport, check_store
     from kudu_core.options import Options
-    from kudu_core.page.make_report import Report, report
     from kudu_core.page.report_data import ReportData
-    from kudu_core.page.serve.server import serve
+    from kudu_core.page.report_page import Report
     from kudu_core.sql.sql_text import expr
     from kudu_core.table.backup.backup_manifest import BackupResult
     from kudu_core.table.calls.result import WriteResult
@@ -71,6 +70,8 @@ if TYPE_CHECKING:
     from kudu_core.table.write.batch import Batch
     from kudu_core.table.write.ticket import WriteTicket
     from kudu_core.tablet.replay.replay_log import Unreplayed
+    from kudu_core.web.report_table import report
+    from kudu_core.web.server import serve
 
 __version__ = "0.1.0"
 
@@ -157,7 +158,7 @@ _HOMES = {
     "PartitionSchema": "common.partition.partitions",
     "RangePartition": "common.partition.declared",
     "RepairReport": "table.repair.report",
-    "Report": "page.make_report",
+    "Report": "page.report_page",
     "ReportData": "page.report_data",
     "Scan": "table.read.scan",
     "ScanToken": "table.read.tokens",
@@ -179,9 +180,9 @@ _HOMES = {
     "prometheus_text": "table.report.prometheus_text",
     "rename_table": "table.lifecycle.manage.rename_table",
     "repair": "table.repair.repair",
-    "report": "page.make_report",
+    "report": "web.report_table",
     "restore": "table.entry",
-    "serve": "page.serve.server",
+    "serve": "web.server",
 }
 """Name -> the module below ``kudu_core`` that has it."""
 

@@ -71,7 +71,7 @@ class MemRowSetFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TabletFacts:
+class ReportedTablet:
     """One tablet.  Its numbers are those of ``Table.stats("tablet")``."""
 
     id: int
@@ -331,7 +331,7 @@ class ReportData:
     """Names of those that are not the package's default."""
     unreplayed: str | None
     columns: list[ColumnFacts]
-    tablets: list[TabletFacts]
+    tablets: list[ReportedTablet]
     """Those that are there and those that have ended, in the order of their ids."""
     history: HistoryFacts
     activity: ActivityFacts
@@ -367,8 +367,8 @@ __all__ = [
     "MemoryFacts",
     "Performed",
     "ReportData",
+    "ReportedTablet",
     "RowSetFacts",
     "SegmentFacts",
-    "TabletFacts",
     "TimeBin",
 ]

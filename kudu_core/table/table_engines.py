@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +11,12 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from kudu_core.page.make_report import Report
     from kudu_core.table.calls.result import WriteResult
 
 SQL_MODULE = "kudu_core.engines.statements.run_statement"
 """The module above that runs statements; what it needs, ``sqlglot`` and ``duckdb``, is no dependency."""
 LAZY_MODULE = "kudu_core.engines.arrow.polars_source"
 """The module above that makes Polars' frames; it imports ``polars``, which is no dependency."""
-
-PAGE_MODULE = "kudu_core.page.make_report"
-"""The module above that makes the page of a table."""
 
 
 class TableEngines(HandleOwner):
@@ -53,24 +48,6 @@ class TableEngines(HandleOwner):
         self._handle.opened()
         frame: pl.LazyFrame = import_module(LAZY_MODULE).lazy_frame(self._handle, at)
         return frame
-
-    def report(self, path: str | os.PathLike[str] | None = None) -> Report:
-        """A page on which one sees this table as it is now; a notebook shows it.
-
-        Tablets and rowsets over their keys, versions and retention, columns, maintenance and its reasons,
-        memory and log: docs/page.md.  No row is read.  ``path``: where the page is written too, as one file
-        of HTML that asks for nothing from elsewhere.
-
-        >>> stock.report(path + ".html").data.primary_key
-        ['id']
-
-        Raises
-        ------
-        OSError
-            The page could not be written.
-        """
-        made: Report = import_module(PAGE_MODULE).report_of(self._handle.current(), path)
-        return made
 
     def sql(self, text: str, /, **parameters: Any) -> pa.Table | WriteResult:
         """Run one SQL statement over the table, which it calls ``this``, or as its folder is called.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.dataset import Dataset
 
+    from kudu_core.page.report_page import Report
     from kudu_core.table.calls.arguments import Images, Order, ProgressLike, StatsBy, Where
     from kudu_core.table.read.moment import At
 
@@ -360,3 +362,20 @@ class TableReads(HandleOwner):
           memrowset: 3 rows, 0 changes
         """
         return layout(self._handle.opened())
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> Report:
+        """A page on which one sees the table as it is now (docs/page.md); a notebook shows it.
+
+        Tablets, rowsets over their keys, retention, columns, maintenance, memory, log; no row is read.
+
+        >>> stock.report(path + ".html").data.primary_key
+        ['id']
+
+        Parameters
+        ----------
+        path
+            Where the page is written too, as one file of HTML that asks for nothing from elsewhere.
+        """
+        from kudu_core.table.report.gather.gathered import report_of  # with what makes HTML, for few
+
+        return report_of(self._handle.current(), path)

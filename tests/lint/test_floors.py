@@ -17,12 +17,12 @@ FLOORS = [
     {"errors"},
     {"options", "events"},
     {"common", "fs"},
-    {"objects", "sql"},
+    {"objects", "page", "sql"},
     {"cfile", "wal"},
     {"rowset"},
     {"tablet"},
     {"table"},
-    {"engines"},
+    {"engines", "web"},
     {"cli", "spark"},  # spark: what users import, engines/spark under its public name
     {"__init__"},
 ]

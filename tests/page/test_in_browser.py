@@ -10,7 +10,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.page.render.page_html import page_html
-from kudu_core.page.serve.server import page_server
+from kudu_core.web.server import page_server
 from tests.support.page.browser import MISSING, Browser, is_there
 from tests.support.page.reported import table_of_everything, with_tablets
 from tests.support.tables import Make

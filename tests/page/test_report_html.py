@@ -14,6 +14,7 @@ from kudu_core.page.figures import in_bytes, in_rowset, in_seconds, in_share
 from kudu_core.page.render.markup import text
 from kudu_core.page.render.page_html import content_html, page_html
 from kudu_core.page.render.tablets_html import DETAILED, detailed
+from tests.support.inside import picture_of
 from tests.support.page.reported import HOSTILE, table_of_everything, with_tablets
 from tests.support.tables import Make
 
@@ -134,7 +135,7 @@ def test_the_page_is_written_whole_and_shown_in_a_frame(make: Make, tmp_path: Pa
     assert target.read_text() == report.html
     kc.report(table, target)
     assert target.read_text().startswith("<!DOCTYPE html>")
-    frame = Page(report._repr_html_())
+    frame = Page(picture_of(report))
     [attributes] = frame.all("iframe")
     assert attributes["srcdoc"] == report.html and attributes["sandbox"] == "allow-scripts"
     with pytest.raises(OSError):

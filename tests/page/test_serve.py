@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.page.serve.server import PageServer, is_ours, page_server
+from kudu_core.web.server import PageServer, is_ours, page_server
 from tests.support.page.reported import table_of_everything
 from tests.support.tables import Make
 
@@ -82,7 +82,7 @@ def test_a_reader_shows_what_the_writer_has_written_since(make: Make, path: Path
 
 
 def test_what_is_shown_is_made_once_for_all_who_ask(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    import kudu_core.page.serve.live_page as live_page
+    from kudu_core.web import live_page
 
     made = []
     usual = live_page.report_of

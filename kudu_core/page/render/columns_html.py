@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kudu_core.page.figures import in_bytes, in_share
-from kudu_core.page.render.markup import Cell, bar, name, number, paragraph, section, table, text, words
+from kudu_core.page.render.markup import TableCell, bar, name, number, paragraph, section, table, text, words
 
 if TYPE_CHECKING:
     from kudu_core.page.report_data import ColumnFacts, ReportData
@@ -57,7 +57,7 @@ def _stack(columns: list[ColumnFacts], total: int) -> str:
     return f'<div class="stack" role="img" aria-label="{told}">{parts}</div>'
 
 
-def _row(column: ColumnFacts, total: int) -> list[Cell]:
+def _row(column: ColumnFacts, total: int) -> list[TableCell]:
     share = column.bytes / total if total else 0.0
     ratio = column.plain_bytes / column.bytes if column.plain_bytes is not None and column.bytes else None
     about = "about " if column.plain_sampled else ""
@@ -68,18 +68,18 @@ def _row(column: ColumnFacts, total: int) -> list[Cell]:
     asked = "" if column.encoding == "auto" else f"asked: {column.encoding}. "
     plain = column.plain_bytes
     return [
-        Cell(f"<b>{name(column.name)}</b>", column.name),
+        TableCell(f"<b>{name(column.name)}</b>", column.name),
         words(column.type if not column.nullable else f"{column.type} NULL"),
         number(column.key),
         number(column.bytes, in_bytes(column.bytes)),
-        Cell(bar(share, in_share(share)), share),
+        TableCell(bar(share, in_share(share)), share),
         number(plain, None if plain is None else f"{about}{in_bytes(plain)}"),
         number(ratio, None if ratio is None else f"{about}{ratio:.1f}"),
         number(column.nulls),
         words(f"{asked}{encoded or 'not looked at'}"),
         words(column.compression),
-        Cell(name(column.default) if column.default is not None else ""),
-        Cell(name(column.comment)),
+        TableCell(name(column.default) if column.default is not None else ""),
+        TableCell(name(column.comment)),
     ]
 
 

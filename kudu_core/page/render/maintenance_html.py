@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kudu_core.page.figures import in_bytes, in_count, in_rowset, in_seconds, in_share, of_micros
-from kudu_core.page.render.markup import Cell, element, name, number, paragraph, section, table, text, words
+from kudu_core.page.render.markup import (
+    TableCell,
+    element,
+    name,
+    number,
+    paragraph,
+    section,
+    table,
+    text,
+    words,
+)
 
 if TYPE_CHECKING:
     from kudu_core.page.report_data import Candidate, MaintenanceFacts, Performed, ReportData
@@ -65,7 +75,7 @@ def _candidates(facts: MaintenanceFacts) -> str:
     return table(caption, header, ((None, _candidate(c)) for c in ready_first))
 
 
-def _candidate(candidate: Candidate) -> list[Cell]:
+def _candidate(candidate: Candidate) -> list[TableCell]:
     rowsets = ", ".join(map(in_rowset, candidate.rowsets[:ROWSETS_NAMED]))
     if len(candidate.rowsets) > ROWSETS_NAMED:
         rowsets += f" and {len(candidate.rowsets) - ROWSETS_NAMED} more"
@@ -78,7 +88,7 @@ def _candidate(candidate: Candidate) -> list[Cell]:
         words(candidate.kind),
         number(candidate.tablet),
         words(rowsets),
-        Cell(when),
+        TableCell(when),
         words(candidate.reason),
         number(candidate.due, in_share(candidate.due) if candidate.due < 1e8 else "at once"),
         number(candidate.gain, f"{candidate.gain:.3f}"),
@@ -101,12 +111,12 @@ def _done(facts: MaintenanceFacts) -> str:
     return table(caption, header, ((None, _performed(done)) for done in facts.done))
 
 
-def _performed(done: Performed) -> list[Cell]:
-    def size(count: int | None) -> Cell:
+def _performed(done: Performed) -> list[TableCell]:
+    def size(count: int | None) -> TableCell:
         return number(count, None if count is None else in_bytes(count))
 
     return [
-        Cell(text(of_micros(done.finished_us)), done.finished_us),
+        TableCell(text(of_micros(done.finished_us)), done.finished_us),
         words(done.operation),
         number(done.tablet),
         number(done.elapsed_s, in_seconds(done.elapsed_s)),
@@ -116,7 +126,7 @@ def _performed(done: Performed) -> list[Cell]:
         size(done.input_bytes),
         size(done.output_bytes),
         size(done.freed_bytes),
-        Cell(name(done.error) if done.error is not None else ""),
+        TableCell(name(done.error) if done.error is not None else ""),
     ]
 
 

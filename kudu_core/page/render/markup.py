@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from kudu_core.page.figures import in_share
-
 
 def text(value: object) -> str:
     """A text for HTML, also inside of an attribute.
@@ -64,11 +62,7 @@ def bar(share: float, label: str, kind: str = "fill") -> str:
     )
 
 
-def share_bar(share: float) -> str:
-    return bar(share, in_share(share))
-
-
-class Cell:
+class TableCell:
     """A cell of a table: what is shown, and by what it is sorted."""
 
     __slots__ = ("content", "order")
@@ -79,20 +73,20 @@ class Cell:
         self.order = order
 
 
-def number(value: float | None, shown: str | None = None) -> Cell:
+def number(value: float | None, shown: str | None = None) -> TableCell:
     if value is None:
-        return Cell('<span class="muted">-</span>', -1)
-    return Cell(text(f"{value:,}" if shown is None else shown), value)
+        return TableCell('<span class="muted">-</span>', -1)
+    return TableCell(text(f"{value:,}" if shown is None else shown), value)
 
 
-def words(value: object) -> Cell:
-    return Cell(text(value))
+def words(value: object) -> TableCell:
+    return TableCell(text(value))
 
 
 def table(
     caption: str,
     header: Sequence[tuple[str, str]],
-    rows: Iterable[tuple[str | None, Sequence[Cell]]],
+    rows: Iterable[tuple[str | None, Sequence[TableCell]]],
     class_: str = "",
 ) -> str:
     """A table that can be sorted, in a box that scrolls.
@@ -120,7 +114,7 @@ def _kind(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-def _cell(cell: Cell, kind: str) -> str:
+def _cell(cell: TableCell, kind: str) -> str:
     order = "" if cell.order is None else f' data-v="{text(cell.order)}"'
     return f"<td{_kind(kind)}{order}>{cell.content}</td>"
 
@@ -138,7 +132,7 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
 
 
 __all__ = [
-    "Cell",
+    "TableCell",
     "bar",
     "cards",
     "element",
@@ -148,7 +142,6 @@ __all__ = [
     "number",
     "paragraph",
     "section",
-    "share_bar",
     "table",
     "text",
     "words",

@@ -18,7 +18,7 @@ from kudu_core.page.render.tablets_html import tablets_section
 from kudu_core.page.render.time_html import time_section
 
 if TYPE_CHECKING:
-    from kudu_core.page.report_data import ReportData, TabletFacts
+    from kudu_core.page.report_data import ReportData, ReportedTablet
 
 SECTIONS = (
     ("tablets", "tablets"),
@@ -127,7 +127,7 @@ def _overview(data: ReportData) -> str:
     )
 
 
-def _height(tablets: list[TabletFacts]) -> float:
+def _height(tablets: list[ReportedTablet]) -> float:
     """Averaged over the data of all tablets."""
     total = sum(t.disk_bytes for t in tablets)
     return sum(t.height * t.disk_bytes for t in tablets) / total if total else 0.0

@@ -10,7 +10,7 @@ from kudu_core.page.figures import counted, in_bytes, in_count, in_rowset, in_sh
 from kudu_core.page.render.markup import legend, text
 
 if TYPE_CHECKING:
-    from kudu_core.page.report_data import RowSetFacts, TabletFacts
+    from kudu_core.page.report_data import ReportedTablet, RowSetFacts
 
 DRAWN = 300
 """Rowsets that are drawn one by one; of more, how many lie over each part of the keys."""
@@ -34,7 +34,7 @@ def level(ends: Sequence[float], value: float) -> int:
     return bisect_left(ends, value)
 
 
-def rowset_bars(tablet: TabletFacts) -> str:
+def rowset_bars(tablet: ReportedTablet) -> str:
     """A picture of some pixels in height and any width."""
     rowsets = tablet.rowsets
     if not rowsets:
@@ -132,7 +132,7 @@ def bars_legend() -> str:
     )
 
 
-def grid(tablets: Sequence[TabletFacts], detailed: set[int]) -> str:
+def grid(tablets: Sequence[ReportedTablet], detailed: set[int]) -> str:
     """A cell for each tablet, in the order of their ranges; the measure by which cells are coloured can
     be switched."""
     most_bytes = max((t.disk_bytes for t in tablets), default=0) or 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.page.figures import counted, in_bytes, in_count, in_seconds, in_share, in_time
 from kudu_core.page.render.markup import (
-    Cell,
+    TableCell,
     bar,
     cards,
     expandable,
@@ -103,14 +103,14 @@ def log_section(data: ReportData) -> str:
     return section("log", "Log", *parts)
 
 
-def _segment(segment: SegmentFacts, most: int) -> list[Cell]:
+def _segment(segment: SegmentFacts, most: int) -> list[TableCell]:
     holders = ", ".join(f"tablet {i}" for i in segment.held_by)
     if segment.held_by_count > len(segment.held_by):
         holders += f" and {in_count(segment.held_by_count - len(segment.held_by))} more"
     newest = "" if segment.newest_ts is None else in_time(segment.newest_ts)
     return [
         words(segment.name),
-        Cell(bar(segment.bytes / most, in_bytes(segment.bytes)), segment.bytes),
+        TableCell(bar(segment.bytes / most, in_bytes(segment.bytes)), segment.bytes),
         words(newest),
         words(holders),
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.page.figures import counted, in_bytes, in_rowset, in_share, in_time
 from kudu_core.page.render.markup import (
-    Cell,
+    TableCell,
     expandable,
     name,
     number,
@@ -20,7 +20,7 @@ from kudu_core.page.render.markup import (
 from kudu_core.page.render.rowset_bars import DRAWN, bars_legend, grid, rowset_bars
 
 if TYPE_CHECKING:
-    from kudu_core.page.report_data import ReportData, RowSetFacts, TabletFacts
+    from kudu_core.page.report_data import ReportData, ReportedTablet, RowSetFacts
 
 DETAILED = 150
 """Tablets whose rowsets are drawn: of more, those that reads find in the worst state."""
@@ -65,10 +65,10 @@ def tablets_section(data: ReportData) -> str:
     return section("tablets", "Tablets and rowsets", *parts)
 
 
-def detailed(tablets: Sequence[TabletFacts]) -> list[TabletFacts]:
+def detailed(tablets: Sequence[ReportedTablet]) -> list[ReportedTablet]:
     """The tablets that are shown one by one, in the order of ids."""
     worst = sorted(tablets, key=lambda t: (-t.height, -t.delta_share, t.id))
-    chosen: list[TabletFacts] = []
+    chosen: list[ReportedTablet] = []
     drawn = 0
     for tablet in worst[:DETAILED]:
         drawn += min(DRAWN, len(tablet.rowsets))
@@ -85,7 +85,7 @@ def _filter() -> str:
     )
 
 
-def _overview(tablets: Sequence[TabletFacts], detailed_ids: set[int]) -> str:
+def _overview(tablets: Sequence[ReportedTablet], detailed_ids: set[int]) -> str:
     header = [
         ("tablet", "n"), ("partition", ""), ("rowsets", "n"), ("height", "n"), ("most", "n"), ("rows", "n"),
         ("on disk", "n"), ("deltas", "n"), ("in memory", "n"), ("first key", ""), ("last key", ""),
@@ -98,12 +98,12 @@ def _overview(tablets: Sequence[TabletFacts], detailed_ids: set[int]) -> str:
     )
 
 
-def _row(tablet: TabletFacts, is_detailed: bool) -> list[Cell]:
+def _row(tablet: ReportedTablet, is_detailed: bool) -> list[TableCell]:
     shown = f'<a href="#tablet-{tablet.id}">{tablet.id}</a>' if is_detailed else str(tablet.id)
     gone = ' <span class="badge">dropped</span>' if tablet.dropped_ts is not None else ""
     return [
-        Cell(shown, tablet.id),
-        Cell(name(tablet.partition_text) + gone, tablet.partition),
+        TableCell(shown, tablet.id),
+        TableCell(name(tablet.partition_text) + gone, tablet.partition),
         number(len(tablet.rowsets)),
         number(tablet.height, f"{tablet.height:.2f}"),
         number(tablet.most_height),
@@ -111,12 +111,12 @@ def _row(tablet: TabletFacts, is_detailed: bool) -> list[Cell]:
         number(tablet.disk_bytes, in_bytes(tablet.disk_bytes)),
         number(tablet.delta_share, in_share(tablet.delta_share)),
         number(tablet.memory_bytes, in_bytes(tablet.memory_bytes)),
-        Cell(name(tablet.first_key) if tablet.first_key is not None else ""),
-        Cell(name(tablet.last_key) if tablet.last_key is not None else ""),
+        TableCell(name(tablet.first_key) if tablet.first_key is not None else ""),
+        TableCell(name(tablet.last_key) if tablet.last_key is not None else ""),
     ]
 
 
-def _tablet(tablet: TabletFacts, *, is_open: bool) -> str:
+def _tablet(tablet: ReportedTablet, *, is_open: bool) -> str:
     gone = (
         ""
         if tablet.dropped_ts is None
@@ -135,7 +135,7 @@ def _tablet(tablet: TabletFacts, *, is_open: bool) -> str:
     )
 
 
-def _memory(tablet: TabletFacts) -> str:
+def _memory(tablet: ReportedTablet) -> str:
     told = [
         f"MemRowSet with {counted(m.rows, 'row')} and {counted(m.changes, 'change')} of them, "
         f"{in_bytes(m.bytes)}"
@@ -152,7 +152,7 @@ def _memory(tablet: TabletFacts) -> str:
     return paragraph(f"In memory: {text('; '.join(told) or 'nothing')}.", "muted")
 
 
-def _rowsets(tablet: TabletFacts) -> str:
+def _rowsets(tablet: ReportedTablet) -> str:
     if not tablet.rowsets:
         return ""
     header = [
@@ -169,9 +169,9 @@ def _rowsets(tablet: TabletFacts) -> str:
     return expandable("rowsets in numbers", whole)
 
 
-def _rowset(rowset: RowSetFacts) -> list[Cell]:
+def _rowset(rowset: RowSetFacts) -> list[TableCell]:
     return [
-        Cell(f'<span title="{rowset.id}">{in_rowset(rowset.id)}</span>', rowset.id),
+        TableCell(f'<span title="{rowset.id}">{in_rowset(rowset.id)}</span>', rowset.id),
         number(rowset.rows),
         number(rowset.bytes, in_bytes(rowset.bytes)),
         number(rowset.low, in_share(rowset.low)),
@@ -183,8 +183,8 @@ def _rowset(rowset: RowSetFacts) -> list[Cell]:
         number(rowset.undo_bytes, in_bytes(rowset.undo_bytes)),
         number(rowset.droppable_rows),
         words(in_time(rowset.durable_ts)),
-        Cell(name(rowset.first_key)),
-        Cell(name(rowset.last_key)),
+        TableCell(name(rowset.first_key)),
+        TableCell(name(rowset.last_key)),
     ]
 
 

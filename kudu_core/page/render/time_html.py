@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.page.figures import counted, in_bytes, in_count, in_seconds, in_time, of_micros
 from kudu_core.page.render.markup import (
-    Cell,
+    TableCell,
     cards,
     legend,
     name,
@@ -233,13 +233,13 @@ def _marks_table(history: HistoryFacts) -> str:
     )
 
 
-def _rows(rows: Iterable[tuple[str, int, int | None]], now_us: int) -> Iterable[tuple[None, list[Cell]]]:
+def _rows(rows: Iterable[tuple[str, int, int | None]], now_us: int) -> Iterable[tuple[None, list[TableCell]]]:
     for told, us, ts in rows:
         ago_s = (now_us - us) / 1e6
         yield (
             None,
             [
-                Cell(name(told)),
+                TableCell(name(told)),
                 words(of_micros(us)),
                 number(ago_s, in_seconds(ago_s)),
                 number(ts, None if ts is None else str(ts)),

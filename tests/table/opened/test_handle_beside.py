@@ -68,6 +68,7 @@ WHOLE: dict[str, Call] = {
     "history_of": lambda p, t: ROWS * t.history_of(0).num_rows,
     "history": lambda p, t: ROWS * (t.history().num_columns > 0),
     "metrics": lambda p, t: ROWS * bool(t.metrics()),
+    "report": lambda p, t: t.report().data.tablets[0].rows_stored,
     "layout": lambda p, t: ROWS * bool(t.layout()),
     "verify": lambda p, t: ROWS * bool(t.verify().files),
     "backup": _backup,

@@ -11,17 +11,14 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from kudu_core.errors import InvalidArgument, KuduError, shown
 from kudu_core.page.render.page_html import policy
-from kudu_core.page.serve.exposition import CONTENT_TYPE
-from kudu_core.page.serve.live_page import LivePage
 from kudu_core.table.entry import open_table
 from kudu_core.table.opened.handle import HandleOwner
-
-if TYPE_CHECKING:
-    from socket import socket
+from kudu_core.web.exposition import CONTENT_TYPE
+from kudu_core.web.live_page import LivePage
 
 HOST, PORT = "127.0.0.1", 8470
 REFRESH_S = 5.0
@@ -86,7 +83,7 @@ class _Server(ThreadingHTTPServer):
         finally:
             self.is_running = False
 
-    def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone is no news."""
 
 

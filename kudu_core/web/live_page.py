@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.run.locks import mutex
 from kudu_core.errors import KuduError
-from kudu_core.page.make_report import report_of
 from kudu_core.page.render.page_html import content_html, page_html
-from kudu_core.page.serve.exposition import exposition
 from kudu_core.table.opened.handle import HandleOwner, handle_of
+from kudu_core.table.report.gather.gathered import report_of
+from kudu_core.web.exposition import exposition
 
 if TYPE_CHECKING:
-    from kudu_core.page.make_report import Report
+    from kudu_core.page.report_page import Report
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What was last made of the table."""
+
+    report: Report
+    made_s: float
+    texts: dict[str, bytes]
+    """By what is asked for; each is made when it is first asked for."""
 
 
 class LivePage:
-    """What is shown of a table.  Thread safe: one request at a time looks at it, others wait."""
+    """What is shown of a table.  Thread safe without a lock: of two requests at one time both may look."""
 
     def __init__(self, table: HandleOwner, refresh_s: float) -> None:
         self._table = table
         self._refresh_s = refresh_s
-        self._mutex = mutex()
-        """Held while the table is looked at."""
-        self._report: Report | None = None
-        self._made_s = 0.0
-        self._texts: dict[str, bytes] = {}
-        """By what is asked for, of that report."""
+        self._shown: _Shown | None = None
+        """Replaced, never changed but for its texts."""
 
     def page(self) -> bytes:
         return self._text("page", lambda report: page_html(report.data, live_s=self._refresh_s))
@@ -67,24 +74,21 @@ class LivePage:
             }
         return bool(told["ok"]), json.dumps(told).encode()
 
-    def _text(self, name: str, render: Any) -> bytes:
-        with self._mutex:
-            report = self._newest()
-            found = self._texts.get(name)
-            if found is None:
-                found = self._texts[name] = render(report).encode("utf-8", "backslashreplace")
-            return found
+    def _text(self, name: str, render: Callable[[Report], str]) -> bytes:
+        shown = self._newest()
+        found = shown.texts.get(name)
+        if found is None:
+            found = shown.texts[name] = render(shown.report).encode("utf-8", "backslashreplace")
+        return found
 
-    def _newest(self) -> Report:
-        """Under the mutex."""
+    def _newest(self) -> _Shown:
         handle = handle_of(self._table)
         now_s = handle.now_s()
-        if self._report is None or now_s - self._made_s >= self._refresh_s:
+        shown = self._shown
+        if shown is None or now_s - shown.made_s >= self._refresh_s:
             handle.refresh()
-            self._report = report_of(handle)
-            self._texts.clear()
-            self._made_s = now_s
-        return self._report
+            shown = self._shown = _Shown(report_of(handle), now_s, {})
+        return shown
 
 
 __all__ = ["LivePage"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kudu_core.common.run.clock import COUNTER_BITS, hybrid, micros_of
-from kudu_core.page.gather.tablet_facts_of import spread
 from kudu_core.page.report_data import ActivityFacts, HistoryBin, HistoryFacts, TimeBin
+from kudu_core.table.report.gather.tablet_facts_of import spread
 from kudu_core.tablet.compact import history_gc
 
 if TYPE_CHECKING:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kudu_core.options import DEFAULTS
-from kudu_core.page.gather.column_facts_of import SAMPLED_COLUMNS, SAMPLED_FILES, column_facts
-from kudu_core.page.gather.maintenance_facts_of import maintenance_facts, operations_of
-from kudu_core.page.gather.store_facts_of import log_facts, memory_facts
-from kudu_core.page.gather.tablet_facts_of import in_key_order, tablet_facts
-from kudu_core.page.gather.time_facts_of import activity_facts, history_facts, horizon_of
 from kudu_core.page.report_data import ActivityFacts, ReportData
+from kudu_core.page.report_page import Report
 from kudu_core.table.lifecycle.lost import lost_usage
+from kudu_core.table.report.gather.column_facts_of import SAMPLED_COLUMNS, SAMPLED_FILES, column_facts
+from kudu_core.table.report.gather.maintenance_facts_of import maintenance_facts, operations_of
+from kudu_core.table.report.gather.store_facts_of import log_facts, memory_facts
+from kudu_core.table.report.gather.tablet_facts_of import in_key_order, tablet_facts
+from kudu_core.table.report.gather.time_facts_of import activity_facts, history_facts, horizon_of
 from kudu_core.table.report.stats import metrics
 from kudu_core.tablet.maintain.scoring import MERGE
 
@@ -25,13 +28,21 @@ REMOTE_FILES = 2
 """The same, and files that are sampled, of a table in an object store, where each is some requests."""
 
 
-def gathered(handle: Handle, version: str) -> ReportData:
+def report_of(handle: Handle, path: str | os.PathLike[str] | None = None) -> Report:
+    """What ``Table.report`` does."""
+    made = Report(gathered(handle))
+    if path is not None:
+        made.save(path)
+    return made
+
+
+def gathered(handle: Handle) -> ReportData:
     """Of the newest state that the handle shows; a reader whose files the writer replaces meanwhile looks
-    again.  ``version``: of the package."""
-    return handle.retrying(_gathered, handle, version)
+    again."""
+    return handle.retrying(_gathered, handle)
 
 
-def _gathered(engine: Engine, handle: Handle, version: str) -> ReportData:
+def _gathered(engine: Engine, handle: Handle) -> ReportData:
     schema = engine.schema
     tablets = engine.tablets
     views = {tablet.id: tablet.view for tablet in tablets}
@@ -51,7 +62,7 @@ def _gathered(engine: Engine, handle: Handle, version: str) -> ReportData:
         epoch=engine.table_file.state.epoch,
         mode="rw" if engine.writer else "r",
         in_store=engine.in_store,
-        version=version,
+        version=import_module("kudu_core").__version__,
         made_us=engine.clock.now_us(),
         primary_key=list(schema.key_names),
         schema_version=schema.version,
@@ -106,4 +117,4 @@ def _unknown(engine: Engine, activity: ActivityFacts, rowsets: int, sampled: int
     return found
 
 
-__all__ = ["gathered"]
+__all__ = ["gathered", "report_of"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.errors import KuduError
-from kudu_core.page.report_data import MemRowSetFacts, RowSetFacts, TabletFacts
+from kudu_core.page.report_data import MemRowSetFacts, ReportedTablet, RowSetFacts
 from kudu_core.tablet.maintain.merge_policy import RowSetLayout
 from kudu_core.tablet.maintain.operations import fixed_row_bytes, rowset_stats
 
@@ -31,7 +31,7 @@ def tablet_facts(
     place: int,
     horizon: int,
     chosen: Collection[int],
-) -> TabletFacts:
+) -> ReportedTablet:
     """``views``: by tablet, of the report's moment; ``chosen``: the rowsets that a merge would take."""
     view = views[tablet.id]
     schema = engine.schema
@@ -59,7 +59,7 @@ def tablet_facts(
     ]
     memories = [m for m in (view.active, *view.frozen) if len(m) or m.first_ts is not None]
     keys = [(r.meta.min_key, r.meta.max_key) for r in view.rowsets]
-    return TabletFacts(
+    return ReportedTablet(
         id=tablet.id,
         partition=tablet.partition.ordinal,
         place=place,
