@@ -151,7 +151,8 @@ class ActivityFacts:
     bins: list[TimeBin]
     """Of equal length, the oldest first."""
     older: int
-    """Changes from before the first of them."""
+    """Changes from before the first of them, and from before the oldest readable state: merges leave no time
+    of these."""
     unplaced_rows: int
     """Rows of which only is known that they are not newer than ``unplaced_until_ts``."""
     unplaced_until_ts: int | None

@@ -82,7 +82,9 @@ def _candidate(candidate: Candidate) -> list[TableCell]:
     when = '<span class="badge now">next</span>' if candidate.is_next else "in turn"
     if candidate.waits is not None:
         when = f"waits: {text(candidate.waits)}"
-    freed = max(candidate.memory_bytes, candidate.freed_bytes, 0)
+    freed = max(candidate.memory_bytes, candidate.freed_bytes)
+    if candidate.tablet is None:  # that of a flush is what it keeps, of which others may keep as much
+        freed = candidate.log_bytes
     return [
         words(candidate.lane),
         words(candidate.kind),

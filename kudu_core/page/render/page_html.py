@@ -101,7 +101,7 @@ def _overview(data: ReportData) -> str:
                 (
                     "rows stored",
                     in_count(sum(t.rows_stored for t in data.tablets)),
-                    "deleted rows that history keeps counted",
+                    "with deleted ones that history keeps",
                 ),
                 ("on disk", in_bytes(sum(t.disk_bytes for t in data.tablets)), "files of rows and changes"),
                 ("tablets", in_count(len(there)), f"{gone} more have ended" if gone else data.partitioning),

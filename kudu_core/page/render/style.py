@@ -53,6 +53,7 @@ color:var(--muted);background:var(--panel)}
 .card .note{font-size:12px;font-weight:400}
 button,input{font:inherit;color:var(--text);background:var(--panel);border:1px solid var(--line);
 border-radius:6px;padding:2px 10px}
+input[type=search]{width:250px;max-width:100%}
 button{cursor:pointer}
 button[aria-pressed=true]{border-color:var(--accent);box-shadow:inset 0 0 0 1px var(--accent)}
 :focus-visible{outline:2px solid var(--accent);outline-offset:1px}

@@ -131,7 +131,8 @@ def _activity(data: ReportData) -> str:
     ]
     notes = []
     if activity.older:
-        notes.append(f"{in_count(activity.older)} changes are older than the chart.")
+        older = in_count(activity.older)
+        notes.append(f"{older} changes are older than the chart or the oldest readable state.")
     if activity.unplaced_until_ts is not None:
         notes.append(
             f"Of {in_count(activity.unplaced_rows)} rows only is known that they were inserted by "

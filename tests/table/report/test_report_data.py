@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
+from tests.support.clock import ManualClock
+from tests.support.objects.memory import MemoryObjectStore
+from tests.support.objects.tables import created, opened
 from tests.support.page.reported import HOSTILE, ROWSETS, SPOOFING, TAG, table_of_everything
 from tests.support.tables import Make
 
@@ -176,3 +179,36 @@ def test_keys_that_are_long_or_cut_are_told(make: Make) -> None:
     [rowset] = table.report().data.tablets[0].rowsets
     assert rowset.first_key == "'<y>', 2"
     assert "xxxx" in rowset.last_key and len(rowset.last_key) < 100
+
+
+def test_times_up_to_the_oldest_readable_state_are_not_told(path: Path) -> None:
+    """A merge forgets them; what it leaves would look like a day's changes in one moment."""
+    clock = ManualClock()
+    options = {"maintenance": "manual", "durability": "none", "history_retention_s": 3600}
+    with kc.create_table(path, {"k": "int64"}, "k", options=options, _clock=clock) as table:
+        for start in range(8):
+            table.insert({"k": list(range(start, 800, 8))})
+            table.flush()
+            clock.advance(1800)
+        table.gc()
+        table.compact(full=True)
+        data = table.report().data
+        charted = sum(b.exact + b.spread for b in data.activity.bins)
+        assert data.history.oldest_ts > 0 and 100 <= charted <= 200
+        assert data.activity.older == 800 - charted
+
+
+def test_a_table_in_an_object_store_has_a_report() -> None:
+    store = MemoryObjectStore()
+    with created(store, tablets=2) as table:
+        table.insert({"k": list(range(100)), "v": list(range(100))})
+        table.flush()
+        table.update({"k": [1], "v": [7]})
+        mine = table.report().data
+        assert mine.in_store and mine.log.segments and sum(t.rows_stored for t in mine.tablets) == 100
+        with opened(store) as reader:
+            data = reader.report().data
+    assert data.log.segments is None and any("objects of the log" in told for told in data.unknown)
+    found, expected = ([(t.disk_bytes, t.changes) for t in seen.tablets] for seen in (data, mine))
+    assert found == expected
+    assert "not listed for a reader" in kc.Report(data).html

@@ -32,6 +32,7 @@ from kudu_core.tablet.maintain.scoring import (
     Operation,
     Pressure,
     choose,
+    in_order,
     unless_merged,
 )
 from kudu_core.wal.format import Segment
@@ -54,6 +55,20 @@ def test_what_a_merge_takes_is_not_compacted_before() -> None:
     kept = [Operation(MAJOR, 1, (3,), gain=9.0), Operation(MINOR, 2, (1,), gain=9.0), *ALL]
     assert unless_merged([*taken, *kept]) == kept
     assert unless_merged(taken) == taken
+
+
+@pytest.mark.parametrize("pressure", [CALM, Pressure(500, 1000, LOG_TARGET_BYTES), Pressure(0, 1, 1 << 40)])
+def test_the_order_in_which_all_are_told_is_that_in_which_they_are_chosen(pressure: Pressure) -> None:
+    """Again and again without what was chosen; at the end stands what is not worth it yet."""
+    due = replace(SMALL_FLUSH, tablet_id=3, due=2.0)
+    idle = Operation(LOG_GC, -1)
+    told = in_order([idle, due, *ALL], pressure)
+    left, chosen = [idle, due, *ALL], []
+    while (best := choose(left, pressure)) is not None:
+        chosen.append(best)
+        left.remove(best)
+    assert [op for _, op in told[: len(chosen)]] == chosen and len(chosen) >= 5
+    assert [why for why, _ in told[len(chosen) :]] == ["nothing yet"] * len(left)
 
 
 def test_the_order_of_reasons() -> None:

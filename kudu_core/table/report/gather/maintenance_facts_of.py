@@ -100,7 +100,7 @@ def _candidate(
 def reason_of(why: str, op: Operation) -> str:
     """Why an operation is worth something, in words; ``why``: its rank."""
     if why == scoring.FREE:
-        return f"drops {in_bytes(op.log_bytes)} of log that nothing needs any more"
+        return f"it drops {in_bytes(op.log_bytes)} of log that nothing needs any more"
     if why == scoring.MEMORY:
         return f"memory is scarce, and it frees {in_bytes(op.memory_bytes)}"
     if why == scoring.LOG:
@@ -109,11 +109,11 @@ def reason_of(why: str, op: Operation) -> str:
         if op.due == float("inf"):
             return "an earlier flush of it did not come to its end"
         return (
-            f"holds {in_bytes(op.memory_bytes)}, and has come to {in_share(op.due)} of the size or age "
+            f"it holds {in_bytes(op.memory_bytes)}, and has come to {in_share(op.due)} of the size or age "
             "at which it is flushed"
         )
     if why == scoring.FORGET:
-        return f"forgets {in_bytes(op.freed_bytes)} of history that nobody may read any more"
+        return f"it forgets {in_bytes(op.freed_bytes)} of history that nobody may read any more"
     if op.merge is not None:
         return _merge_reason(op)
     if op.kind == scoring.MINOR:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.errors import KuduError
@@ -138,14 +137,15 @@ def lanes_of(layout: RowSetLayout) -> list[int]:
 
     Neighbours touch: where a rowset ends at the share at which another begins, keys decide.
     """
-    ends: list[bytes] = []
     lanes = []
+    taken: list[tuple[bytes, int]] = []
+    """Heap of (last key, lane) of the newest rowset of each lane that may still lie over one."""
+    free: list[int] = []
     for rowset in layout.rowsets:
-        lane = next((n for n, end in enumerate(ends) if end < rowset.min_key), len(ends))
-        if lane == len(ends):
-            ends.append(rowset.max_key)
-        else:
-            ends[lane] = rowset.max_key
+        while taken and taken[0][0] < rowset.min_key:
+            heappush(free, heappop(taken)[1])
+        lane = heappop(free) if free else len(taken)
+        heappush(taken, (rowset.max_key, lane))
         lanes.append(lane)
     return lanes
 
@@ -161,22 +161,4 @@ def key_text(engine: Engine, key: bytes) -> str:
     return text if len(text) <= KEY_CHARACTERS else f"{text[:KEY_CHARACTERS]}..."
 
 
-def spread(low: float, high: float, amount: float, start: float, width: float, bins: np.ndarray) -> None:
-    """Add ``amount``, taken to lie evenly from ``low`` to ``high``, to (n,) bins of ``width`` from ``start``.
-
-    What lies outside of the bins is left out.
-    """
-    if high <= low:
-        place = int((low - start) // width)
-        if 0 <= place < len(bins):
-            bins[place] += amount
-        return
-    first = max(0, int((low - start) // width))
-    last = min(len(bins) - 1, int((high - start) // width))
-    for place in range(first, last + 1):
-        begin = max(low, start + place * width)
-        end = min(high, start + (place + 1) * width)
-        bins[place] += amount * max(0.0, end - begin) / (high - low)
-
-
-__all__ = ["KEY_CHARACTERS", "in_key_order", "key_text", "lanes_of", "spread", "tablet_facts"]
+__all__ = ["KEY_CHARACTERS", "in_key_order", "key_text", "lanes_of", "tablet_facts"]

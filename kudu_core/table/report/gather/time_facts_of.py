@@ -14,7 +14,6 @@ import numpy as np
 
 from kudu_core.common.run.clock import COUNTER_BITS, hybrid, micros_of
 from kudu_core.page.report_data import ActivityFacts, HistoryBin, HistoryFacts, TimeBin
-from kudu_core.table.report.gather.tablet_facts_of import spread
 from kudu_core.tablet.compact import history_gc
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 BINS = 60
 WIDTHS_S = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400)
 """What a bin may last."""
+_SPANS_AT_ONCE = 10_000
 READ_ROWS = 2_000_000
 """Insert times that are read from files, of the newest rowsets."""
 
@@ -45,10 +45,14 @@ def history_facts(engine: Engine, rowsets: Sequence[DiskRowSet], horizon: int) -
     first_us = min((micros_of(ref.min_ts) for ref, _ in refs), default=now_us)
     width_us = _width_us(min(first_us, micros_of(engine.oldest_ts) or now_us), now_us)
     start_us = _start_us(now_us, width_us)
-    bins = {True: np.zeros(BINS), False: np.zeros(BINS)}
-    for ref, undo in refs:
-        low, high = micros_of(ref.min_ts), micros_of(ref.max_ts)
-        spread(low, high, ref.entries, start_us, width_us, bins[undo])
+    bins = {
+        wanted: spread(
+            [(micros_of(r.min_ts), micros_of(r.max_ts), r.entries) for r, undo in refs if undo is wanted],
+            start_us,
+            width_us,
+        )
+        for wanted in (True, False)
+    }
     return HistoryFacts(
         now_us=now_us,
         newest_ts=engine.visible_ts,
@@ -89,7 +93,12 @@ def activity_facts(
                 times.append(read)
         else:
             unplaced.append(rowset)
-    stamps = np.concatenate([*times, np.empty(0, np.uint64)]) >> np.uint64(COUNTER_BITS)
+    # What merges leave of times up to the floor is the floor: no time at which anything happened.
+    known = [ts[ts > np.uint64(engine.oldest_ts)] for ts in times]
+    older = sum(map(len, times)) - sum(map(len, known))
+    older += sum(count for _, high, count in spans if high <= engine.oldest_ts)
+    spans = [span for span in spans if span[1] > engine.oldest_ts]
+    stamps = np.concatenate([*known, np.empty(0, np.uint64)]) >> np.uint64(COUNTER_BITS)
     now_us = engine.clock.now_us()
     oldest = [int(stamps.min())] if len(stamps) else []
     oldest += [micros_of(low) for low, _, _ in spans]
@@ -97,13 +106,14 @@ def activity_facts(
     start_us = _start_us(now_us, width_us)
     places = (stamps.astype(np.int64) - start_us) // width_us
     exact = np.bincount(places[(places >= 0) & (places < BINS)], minlength=BINS)
-    evenly = np.zeros(BINS)
-    for low, high, count in spans:
-        first, last = ((micros_of(ts) - start_us) // width_us for ts in (low, high))
-        if first == last and 0 <= first < BINS:
-            exact[first] += count
+    wide: list[tuple[int, int, int]] = []
+    for low, high, count in ((micros_of(first), micros_of(last), n) for first, last, n in spans):
+        place = (low - start_us) // width_us
+        if place == (high - start_us) // width_us and 0 <= place < BINS:
+            exact[place] += count
         else:
-            spread(micros_of(low), micros_of(high), count, start_us, width_us, evenly)
+            wide.append((low, high, count))
+    evenly = spread(wide, start_us, width_us)
     placed = int(exact.sum()) + round(float(evenly.sum()))
     return ActivityFacts(
         bin_s=width_us / 1e6,
@@ -111,7 +121,7 @@ def activity_facts(
             TimeBin(start_us=start_us + n * width_us, exact=int(e), spread=round(float(s), 3))
             for n, (e, s) in enumerate(zip(exact, evenly, strict=True))
         ],
-        older=max(0, len(stamps) + sum(count for _, _, count in spans) - placed),
+        older=max(0, older + len(stamps) + sum(count for _, _, count in spans) - placed),
         unplaced_rows=sum(r.meta.rows for r in unplaced),
         unplaced_until_ts=max((r.meta.max_insert_ts for r in unplaced), default=None),
     )
@@ -132,6 +142,21 @@ def _changes(
         (ref.min_ts, ref.max_ts, ref.entries) for r in rowsets for ref in (*r.meta.redo, *r.meta.undo)
     ]
     return times, spans
+
+
+def spread(spans: Sequence[tuple[int, int, int]], start_us: int, width_us: int) -> np.ndarray:
+    """(``BINS``,) float64: amounts, each taken to lie evenly from its first to its last time, in bins of
+    ``width_us`` from ``start_us`` on.  What lies outside of them is left out."""
+    bins = np.zeros(BINS)
+    edges = (np.arange(BINS + 1) * width_us).astype(np.float64)
+    for at in range(0, len(spans), _SPANS_AT_ONCE):
+        # Differences of whole numbers first: as floats, microseconds since 1970 are not exact enough to add.
+        some = spans[at : at + _SPANS_AT_ONCE]
+        part = [(low - start_us, high - start_us, amount) for low, high, amount in some]
+        low, high, amount = np.array(part, np.float64).T[:, :, None]
+        below = np.clip((edges - low) / np.maximum(1.0, high - low), 0.0, 1.0)
+        bins += np.diff(below * amount, axis=1).sum(axis=0)
+    return bins
 
 
 def _width_us(first_us: int, now_us: int) -> int:
