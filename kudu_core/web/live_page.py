@@ -11,10 +11,13 @@ from kudu_core.errors import KuduError
 from kudu_core.page.render.page_html import content_html, page_html
 from kudu_core.table.opened.handle import HandleOwner, handle_of
 from kudu_core.table.report.gather.gathered import report_of
-from kudu_core.web.exposition import exposition
+from kudu_core.table.report.metrics import metrics
+from kudu_core.table.report.prometheus_text import prometheus_text
 
 if TYPE_CHECKING:
     from kudu_core.page.report_page import Report
+    from kudu_core.table.opened.handle import Handle
+    from kudu_core.table.report.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,20 @@ class _Shown:
     made_s: float
     texts: dict[str, bytes]
     """By what is asked for; each is made when it is first asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What has numbers for Prometheus."""
+
+    handle: Handle
+
+    @property
+    def path(self) -> str:
+        return self.handle.path
+
+    def metrics(self) -> Metrics:
+        return metrics(self.handle.opened())
 
 
 class LivePage:
@@ -50,7 +67,7 @@ class LivePage:
         """Of now, in the text format of Prometheus."""
         handle = handle_of(self._table)
         handle.refresh()
-        return exposition(handle.opened()).encode()
+        return prometheus_text(_Measured(handle)).encode()
 
     def health(self) -> tuple[bool, bytes]:
         """Whether the table can be read, and the facts as JSON."""

@@ -17,7 +17,7 @@ from kudu_core.errors import InvalidArgument, KuduError, shown
 from kudu_core.page.render.page_html import policy
 from kudu_core.table.entry import open_table
 from kudu_core.table.opened.handle import HandleOwner
-from kudu_core.web.exposition import CONTENT_TYPE
+from kudu_core.table.report.prometheus_text import CONTENT_TYPE
 from kudu_core.web.live_page import LivePage
 
 HOST, PORT = "127.0.0.1", 8470

@@ -15,7 +15,7 @@ from kudu_core.table.report.gather.maintenance_facts_of import maintenance_facts
 from kudu_core.table.report.gather.store_facts_of import log_facts, memory_facts
 from kudu_core.table.report.gather.tablet_facts_of import in_key_order, tablet_facts
 from kudu_core.table.report.gather.time_facts_of import activity_facts, history_facts, horizon_of
-from kudu_core.table.report.stats import metrics
+from kudu_core.table.report.metrics import metrics
 from kudu_core.tablet.maintain.scoring import MERGE
 
 if TYPE_CHECKING:
