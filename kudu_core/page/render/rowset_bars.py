@@ -19,6 +19,7 @@ FEW = 200
 PARTS = 100
 """Of the keys, then."""
 _MOST_PIXELS, _BAR_PIXELS, _LEAST_PIXELS = 320, 18, 5
+_PROFILE_PIXELS, _STRIP_PIXELS = 160, 12
 _LEAST_PERCENT = 0.25
 """Of a bar's width: a narrower one would not be seen."""
 
@@ -81,22 +82,33 @@ def _bars(rowsets: Sequence[RowSetFacts], lanes: int) -> tuple[str, int]:
 
 
 def _profile(rowsets: Sequence[RowSetFacts]) -> tuple[str, int]:
-    """How many rowsets lie over each part of the keys."""
-    counts = [0] * PARTS
+    """How many rowsets lie over each part of the keys, with the colours of what they are on the average."""
+    over: list[list[RowSetFacts]] = [[] for _ in range(PARTS)]
     for rowset in rowsets:
         first = min(PARTS - 1, int(rowset.low * PARTS))
         for part in range(first, max(first, min(PARTS - 1, int(rowset.high * PARTS))) + 1):
-            counts[part] += 1
-    most = max(counts)
-    height = 160
-    out = [
-        f'<g class="s0"><title>{counted(count, "rowset")}</title>'
-        f'<rect class="base" x="{part * 100 / PARTS}%" y="{height - height * count / most:.1f}" '
-        f'width="{100 / PARTS}%" height="{height * count / most:.1f}"/></g>'
-        for part, count in enumerate(counts)
-        if count
-    ]
-    return "".join(out), height
+            over[part].append(rowset)
+    most = max(map(len, over))
+    return "".join(_part(n, found, most) for n, found in enumerate(over) if found), _PROFILE_PIXELS
+
+
+def _part(part: int, found: Sequence[RowSetFacts], most: int) -> str:
+    changed = sum(r.redo_entries + r.memory_changes for r in found) / max(1, sum(r.rows for r in found))
+    undone = sum(r.undo_bytes for r in found) / max(1, sum(r.bytes for r in found))
+    size = _PROFILE_PIXELS * len(found) / most
+    place = f'x="{part * 100 / PARTS:.2f}%" width="{100 / PARTS - 0.1:.2f}%"'
+    told = (
+        f"{counted(len(found), 'rowset')} over this part; changes of {in_share(changed)} of their rows, "
+        f"older states {in_share(undone)} of their bytes"
+    )
+    strip = ""
+    if level(UNDONE, undone):
+        kind, height = f"undo u{level(UNDONE, undone)}", min(size, _STRIP_PIXELS)
+        strip = f'<rect class="{kind}" {place} y="{_PROFILE_PIXELS - height:.1f}" height="{height:.1f}"/>'
+    return (
+        f'<g class="s{level(CHANGED, changed)}"><title>{told}</title>'
+        f'<rect class="base" {place} y="{_PROFILE_PIXELS - size:.1f}" height="{size:.1f}"/>{strip}</g>'
+    )
 
 
 def _told(rowset: RowSetFacts) -> str:

@@ -57,7 +57,7 @@ def memory_section(data: ReportData) -> str:
                 (
                     "page cache",
                     in_bytes(memory.cache_bytes),
-                    f"of {in_bytes(memory.cache_limit_bytes)}, {in_count(memory.cache_pages)} pages",
+                    f"of {in_bytes(memory.cache_limit_bytes)}, {counted(memory.cache_pages, 'page')}",
                 ),
                 (
                     "pages found there",
