@@ -16,7 +16,7 @@ from kudu_core.cfile import PAGE_ROWS, RowsFile, RowsFileSpec, write_rows_file
 from kudu_core.cfile.columns.specs import ColumnSpec
 from kudu_core.cfile.pages.page import CODEC_LZ4, CODEC_NONE, CODEC_ZSTD, PAGE_FRAME
 from kudu_core.common.rows.rowblock import ColumnBuffers
-from kudu_core.common.schema.schema import COMPRESSIONS, ENCODINGS, encodings_of
+from kudu_core.common.schema.encodings import COMPRESSIONS, ENCODINGS, encodings_of
 from kudu_core.common.types.types import ColumnType
 from tests.support.cases.cfile import BytesFileSystem, column, encode_keys, same
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.columns.reader import ColumnReader
+from kudu_core.cfile.columns.recast_reader import read_as
 
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.column_list import ColumnList
     from kudu_core.cfile.pages.container import FileReader
+    from kudu_core.common.types.types import ColumnType
 
 
 class ColumnReaders(Mapping[int, ColumnReader]):
     """Thread safe.  What is wrong with a column's entry is said when the column is asked for."""
 
-    def __init__(self, ids: Collection[int], make: Callable[[int], ColumnReader]) -> None:
+    def __init__(
+        self,
+        ids: Collection[int],
+        make: Callable[[int], ColumnReader],
+        types: Mapping[int, ColumnType] = MappingProxyType({}),
+    ) -> None:
         self._ids = ids
         self._make = make
+        self._types = types
         self._made: dict[int, ColumnReader] = {}
         self._elsewhere: dict[int, ColumnReaders] = {}
 
@@ -27,8 +36,10 @@ class ColumnReaders(Mapping[int, ColumnReader]):
         columns: ColumnList,
         numbers: Mapping[int, int],
         check: Callable[[ColumnReader], None],
+        types: Mapping[int, ColumnType] = MappingProxyType({}),
     ) -> ColumnReaders:
-        """``numbers``: where in the list each id is.  ``check`` refuses what this file cannot have."""
+        """``numbers``: where in the list each id is.  ``check`` refuses what this file cannot have.
+        ``types``: by id, of columns that are read as these, whatever they lie in the file as."""
 
         def make(column_id: int) -> ColumnReader:
             try:
@@ -39,7 +50,7 @@ class ColumnReaders(Mapping[int, ColumnReader]):
             check(column)
             return column
 
-        return ColumnReaders(numbers, make)
+        return ColumnReaders(numbers, make, types)
 
     def __getitem__(self, column_id: int) -> ColumnReader:
         made = self._made.get(column_id)
@@ -48,6 +59,8 @@ class ColumnReaders(Mapping[int, ColumnReader]):
                 raise KeyError(column_id)
             other = self._elsewhere.get(column_id)
             made = self._make(column_id) if other is None else other[column_id]
+            if column_id in self._types:
+                made = read_as(made, self._types[column_id])
             made = self._made.setdefault(column_id, made)
         return made
 
@@ -66,7 +79,7 @@ class ColumnReaders(Mapping[int, ColumnReader]):
         self._elsewhere.update(dict.fromkeys(column_ids, other))
 
     def own(self) -> ColumnReaders:
-        """Those of this file alone, before any was replaced."""
+        """Those of this file alone, before any was replaced, as they lie in it."""
         return ColumnReaders(self._ids, self._make)
 
     def uncached(self) -> ColumnReaders:

@@ -133,7 +133,7 @@ class DeltaFile(OpenFile):
         for id_ in (ROWID_ID, OP_ID):
             if id_ not in own:
                 file.damaged(at, f"footer: column {id_} is missing")
-        self._values = ColumnReaders.of_list(file, columns, values, _check_values)
+        self._values = ColumnReaders.of_list(file, columns, values, _check_values, self._types)
         self._positions = ColumnReaders.of_list(
             file, columns, positions, partial(_check_positions, self._values)
         )

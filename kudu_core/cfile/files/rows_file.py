@@ -81,7 +81,8 @@ class RowsFile(OpenFile):
         numbers = {id_: number for number, id_ in enumerate(self._list.ids)}
         if len(numbers) != len(self._list):
             file.damaged(at, "footer: a column is double")
-        self.columns = ColumnReaders.of_list(file, self._list, numbers, partial(_check_rows, self.rows))
+        check = partial(_check_rows, self.rows)
+        self.columns = ColumnReaders.of_list(file, self._list, numbers, check, self._types)
         key_ids = footer.get("key_ids")
         if not isinstance(key_ids, list) or not all(
             type(id_) is int and id_ in self.columns and self.columns[id_].spec.type.is_key_type

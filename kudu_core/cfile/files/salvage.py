@@ -48,6 +48,7 @@ from kudu_core.errors import Corruption
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.zone import Zone
     from kudu_core.common.schema.schema import StoredColumn
+    from kudu_core.common.types.types import ColumnType
     from kudu_core.fs.api import FileSystem
 
 _WINDOW_BYTES = 4 << 20
@@ -68,11 +69,16 @@ class KnownRows:
 
 
 def salvage_rows(
-    fs: FileSystem, path: str, known: KnownRows, columns: Mapping[int, StoredColumn]
+    fs: FileSystem,
+    path: str,
+    known: KnownRows,
+    columns: Mapping[int, StoredColumn],
+    types: Mapping[int, ColumnType],
 ) -> tuple[RowsFile, frozenset[int]]:
     """A file of rows that does not open by itself, and those of its columns that cannot be read at all.
 
-    ``columns``: those of the schema, by id; others that the file has are left out.
+    ``columns``: those of the schema, by id; others that the file has are left out.  ``types``: of those that
+    may lie in it as another type, which its footer tells alone.
 
     Raises
     ------
@@ -82,8 +88,10 @@ def salvage_rows(
     file = _DamagedFile(fs, path, CONTAINER_ROWS, known.size, known.footer_crc)
     try:
         if file.footer:
-            return RowsFile.of(file), frozenset()
-        file.footer, entries, lost = _rebuilt(file, known, columns)
+            return RowsFile.of(file, types), frozenset()
+        of_one_type = {i: column for i, column in columns.items() if i not in types}
+        file.footer, entries, lost = _rebuilt(file, known, of_one_type)
+        lost |= types.keys()
         file.footer_rest = memoryview(pack_entries(entries))
         made = RowsFile.of(file)
         _check_keys(made, known)
@@ -93,8 +101,10 @@ def salvage_rows(
     return made, lost
 
 
-def salvage_delta(fs: FileSystem, path: str, size: int, footer_crc: int) -> DeltaFile:
-    """A file of changes that does not open by itself: its footer must be there.
+def salvage_delta(
+    fs: FileSystem, path: str, size: int, footer_crc: int, types: Mapping[int, ColumnType]
+) -> DeltaFile:
+    """A file of changes that does not open by itself: its footer must be there.  ``types``: as above.
 
     Raises
     ------
@@ -105,7 +115,7 @@ def salvage_delta(fs: FileSystem, path: str, size: int, footer_crc: int) -> Delt
     try:
         if not file.footer:
             file.damaged(0, "its footer cannot be read")
-        return DeltaFile.of(file)
+        return DeltaFile.of(file, types)
     except BaseException:
         file.close()
         raise

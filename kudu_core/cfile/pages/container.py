@@ -113,7 +113,10 @@ class FileReader:
         footer_crc: int | None = None,
         tail: int = 0,
         cache: PageCache | None = None,
+        variant: bytes = b"",
     ) -> None:
+        """``variant``: what is made of its pages, where it is not what they are; the cache keeps them
+        apart."""
         self.path = path
         self.cache = cache
         self.closed = False
@@ -147,7 +150,7 @@ class FileReader:
             self._file.close()
             raise
         if cache is not None:
-            self._attached = cache.attach(self.file_id, self.size)
+            self._attached = cache.attach(self.file_id + variant, self.size)
             self._cache_token = self._attached.token
 
     def damaged(self, offset: int, reason: str) -> NoReturn:

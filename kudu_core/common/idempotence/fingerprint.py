@@ -7,8 +7,9 @@ and the tasks they came through.  What is hashed is fixed for ever: docs/format-
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ import pyarrow.types as pat
 from kudu_core._ext.columns import row_hash
 from kudu_core._ext.keys import hashing
 from kudu_core.common.format.members import integer
+from kudu_core.common.rows.recast_columns import cells_fit, recast_column
 from kudu_core.common.rows.rowblock import ColumnBuffers
+from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where import expressions
 
 U64Array = npt.NDArray[np.uint64]
@@ -80,11 +83,18 @@ def total(parts: Iterable[Fingerprint]) -> Fingerprint:
     return sum(parts, NO_ROWS)
 
 
-def row_hashes(ops: int | np.ndarray, columns: Mapping[int, ColumnBuffers], rows: int) -> U64Array:
+def row_hashes(
+    ops: int | np.ndarray,
+    columns: Mapping[int, ColumnBuffers],
+    rows: int,
+    forms: Mapping[int, Sequence[ColumnType]] = MappingProxyType({}),
+) -> U64Array:
     """(rows,) uint64, a hash of each row.
 
     ``ops``: the operation of all rows or of each, a code of ``_ext.rules.decide`` with what is added to it.
-    ``columns``: those that the rows give, by id.
+    ``columns``: those that the rows give, by id.  ``forms``: by id, of those that have changed their cells,
+    the types they had, the oldest first, and that of now: a cell is hashed as one of the first that has its
+    value, so that its hash is what it was then.
     """
     begun = _BEGUN[ops]
     hashes = np.full(rows, begun, np.uint64) if isinstance(ops, int) else np.ascontiguousarray(begun)
@@ -94,8 +104,30 @@ def row_hashes(ops: int | np.ndarray, columns: Mapping[int, ColumnBuffers], rows
         part = hashes[lower:upper]
         for column_id, column in in_order:
             cells = column.slice(lower, upper)
+            if column_id in forms:
+                part[:] = _chained_as_first(column_id, cells, forms[column_id], part)
+                continue
             row_hash.chain_column(column_id, cells.width, cells.values, cells.offsets, cells.validity, part)
     return hashes
+
+
+def _chained_as_first(
+    column_id: int, cells: ColumnBuffers, forms: Sequence[ColumnType], begun: U64Array
+) -> U64Array:
+    """The hashes of rows with a column that has changed its cells; see ``row_hashes``."""
+    now = forms[-1]
+    left = np.ones(cells.length, np.bool_)
+    result = begun.copy()
+    for type_ in forms:
+        if not left.any():
+            break
+        made = cells if type_ == now else recast_column(cells, now, type_)
+        hashes = begun.copy()
+        row_hash.chain_column(column_id, made.width, made.values, None, made.validity, hashes)
+        mine = left & (cells_fit(cells, now, type_) if type_ != now else left)
+        result[mine] = hashes[mine]
+        left &= ~mine
+    return result
 
 
 def of_hashes(hashes: U64Array) -> Fingerprint:

@@ -20,7 +20,11 @@ from kudu_core.common.schema.declare import (
 )
 from kudu_core.common.schema.nested_columns import NestedColumn, with_field
 from kudu_core.common.schema.schema import Schema, StoredColumn, check_size
+from kudu_core.common.types.widening import changes_cells
 from kudu_core.errors import InvalidArgument, shown
+
+MAX_OLDER = 64
+"""Types that a column was of before."""
 
 
 def altered(
@@ -54,6 +58,7 @@ def altered(
     columns, nested = _renamed(schema, columns, nested, rename or {})
     if change is not None:
         columns, nested = changed(columns, nested, schema.key_ids, change)
+        columns = [_with_older(schema, column) for column in columns]
     next_id = schema.next_id
     names = {c.name for c in columns} | {one.name for one in nested}
     for declared in _declared(add):
@@ -79,6 +84,18 @@ def altered(
     after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested))
     check_size(after)
     return after
+
+
+def _with_older(before: Schema, column: StoredColumn) -> StoredColumn:
+    """A column that changes its cells knows what those were."""
+    known = before.by_id[column.id]
+    if not changes_cells(known.type, column.type):
+        return column
+    if len(column.older) >= MAX_OLDER:
+        raise InvalidArgument(
+            f"column {column.name!r}: it has changed its cells {len(column.older)} times, and no more is kept"
+        )
+    return replace(column, older=(*column.older, (before.version, known.type)))
 
 
 def _with_field(

@@ -1,4 +1,4 @@
-"""A flat field of a struct that gets another type of the same cells, or takes NULL from now on."""
+"""A flat field of a struct that gets another type, or takes NULL from now on."""
 
 from __future__ import annotations
 

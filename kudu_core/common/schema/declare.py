@@ -12,16 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from kudu_core.common.schema.column_names import checked_name, first_repeated, listed_names
+from kudu_core.common.schema.encodings import COMPRESSIONS, ENCODINGS, encodings_of
 from kudu_core.common.schema.given_schema import given_schema
 from kudu_core.common.schema.nested_columns import NestedColumn, missing_cell
 from kudu_core.common.schema.schema import (
-    COMPRESSIONS,
-    ENCODINGS,
     Schema,
     StoredColumn,
     check_size,
     check_stored,
-    encodings_of,
 )
 from kudu_core.common.types import values
 from kudu_core.common.types.nested_layout import NestedLayout, is_nested, layout_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,32 +17,15 @@ import pyarrow as pa
 from kudu_core.common.format.members import flag, integer, text
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.column_names import checked_name, first_repeated, is_unicode, listed_names
+from kudu_core.common.schema.encodings import COMPRESSIONS, encodings_of
 from kudu_core.common.schema.nested_columns import NestedColumn, check_leaves, is_field
 from kudu_core.common.schema.rowcodec import RowCodec
 from kudu_core.common.types import values
+from kudu_core.common.types.cell_types import CellTypes, Older, older_json, older_of
 from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.types.nested_layout import is_nested
-from kudu_core.common.types.types import (
-    TYPE_BINARY,
-    TYPE_BOOL,
-    TYPE_DECIMAL,
-    TYPE_FLOAT,
-    TYPE_SIGNED,
-    TYPE_UNSIGNED,
-    ColumnType,
-)
+from kudu_core.common.types.types import TYPE_BINARY, ColumnType
 from kudu_core.errors import InvalidArgument, shown
-
-ENCODINGS = ("auto", "plain", "rle", "delta", "bitshuffle", "dictionary", "prefix")
-_ENCODINGS_OF = {
-    TYPE_UNSIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
-    TYPE_SIGNED: ("auto", "plain", "rle", "delta", "bitshuffle"),
-    TYPE_FLOAT: ("auto", "plain", "rle", "bitshuffle"),
-    TYPE_DECIMAL: ("auto", "plain", "rle", "delta"),
-    TYPE_BOOL: ("auto", "plain", "rle"),
-    TYPE_BINARY: ("auto", "plain", "dictionary", "prefix"),
-}
-COMPRESSIONS = ("auto", "none", "lz4", "zstd")
 
 # Limits of what is stored.  ``declare`` and ``altered`` refuse what lies beyond before anything is written,
 # ``from_json`` whatever lies there all the same.
@@ -79,6 +62,8 @@ class StoredColumn:
     encoding: str = "auto"
     compression: str = "auto"
     comment: str = ""
+    older: Older = ()
+    """What files and records of before have of it, where that is other cells."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -91,6 +76,7 @@ class StoredColumn:
             "encoding": self.encoding,
             "compression": self.compression,
             "comment": self.comment,
+            **older_json(self.older),
         }
 
     @staticmethod
@@ -107,6 +93,7 @@ class StoredColumn:
             text(stored["encoding"]),
             text(stored["compression"]),
             text(stored["comment"]),
+            older_of(stored, type_, MAX_VERSION),
         )
         check_stored(column)
         return column
@@ -174,6 +161,15 @@ class Schema:
     def row_codec(self) -> RowCodec:
         """Keys and rows one at a time, in compiled code."""
         return RowCodec(self.columns, self.key_columns, frozenset(self.leaf_of), self.required_leaves)
+
+    @cached_property
+    def cell_types(self) -> CellTypes:
+        """Of the columns that have changed their cells."""
+        return CellTypes.of(self.columns)
+
+    def renewed(self) -> Schema:
+        """The same columns in a table that has no rows yet."""
+        return replace(self, version=1, columns=tuple(replace(c, older=()) for c in self.columns))
 
     @cached_property
     def kept(self) -> dict[Any, Any]:
@@ -361,12 +357,6 @@ def check_size(schema: Schema) -> None:
             f"{len(schema.columns):,} columns with their names, comments and defaults take "
             f"{schema.json_bytes:,} bytes; at most {MAX_SCHEMA_BYTES:,} are stored: make some of them shorter"
         )
-
-
-def encodings_of(type_: ColumnType) -> tuple[str, ...]:
-    """What ``Column.encoding`` may be for a type."""
-    found = _ENCODINGS_OF[type_.kind]
-    return found if type_.width in (4, 8) else tuple(one for one in found if one != "bitshuffle")
 
 
 def check_stored(column: StoredColumn) -> None:

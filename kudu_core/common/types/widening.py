@@ -1,7 +1,7 @@
 """What a column's type may become while its files and log records stay as they are.
 
 That is a type that is stored as the same cells: text and views of text, a decimal of more digits, a float16
-as float32, another time zone.  Wider numbers and finer units are other cells, and no such type.
+as float32, another time zone.  Wider numbers and finer units are other cells (``recasting``).
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ def same_cells(old: ColumnType, new: ColumnType) -> bool:
     return one == other
 
 
+def changes_cells(old: ColumnType, new: ColumnType) -> bool:
+    """Whether cells of the one have to be cast to be those of the other (``recasting``)."""
+    return old != new and not same_cells(old, new)
+
+
 def narrows(old: ColumnType, new: ColumnType) -> bool:
     """Whether some values of a decimal are none of the other, which has the same cells."""
     one, other = old.value, new.value
@@ -53,4 +58,4 @@ def _is_same_text(old: ColumnType, new: ColumnType) -> bool:
     return new.is_string == old.is_string
 
 
-__all__ = ["most_decimal", "narrows", "same_cells"]
+__all__ = ["changes_cells", "most_decimal", "narrows", "same_cells"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.cfile.columns.statistics import FileStatistics, StatisticsRef, read_statistics
@@ -46,8 +47,17 @@ class Base(LazyFile[RowsFile]):
     """The ``.rows`` file, and those of rewritten columns, opened on first use and shared by all versions
     of the rowset until a compaction rewrites columns."""
 
-    def __init__(self, fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        meta: RowSetMeta,
+        cache: PageCache | None,
+        types: Mapping[int, ColumnType],
+    ) -> None:
+        """``types``: by id, of columns that may lie in the files as others."""
         super().__init__()
+        self.types = types
         self.fs = fs
         self.directory = directory
         self.cache = cache
@@ -76,7 +86,15 @@ class Base(LazyFile[RowsFile]):
 
     def _open_one(self, ref: FileRef) -> RowsFile:
         path = file_path(self.directory, ref.name)
-        file = RowsFile(self.fs, path, self.cache, size=ref.size, footer_crc=ref.footer_crc, tail=ref.tail)
+        file = RowsFile(
+            self.fs,
+            path,
+            self.cache,
+            size=ref.size,
+            footer_crc=ref.footer_crc,
+            tail=ref.tail,
+            types=self.types,
+        )
         if file.rows != self._rows:
             file.close()
             raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")
@@ -97,6 +115,9 @@ class Base(LazyFile[RowsFile]):
 
     def zone(self, column_id: int) -> Zone | None:
         """What statistics say of a column; see ``bounds``.  ``FileMissing`` where they are in no file."""
+        if column_id in self.types:  # a footer says of which type its bounds are; statistics do not
+            opened = self.open()
+            return opened.zone(column_id) if opened.has(column_id) else None
         ref, statistics = self._ref, self._statistics
         for columns in self._replaced:
             if column_id in columns.column_ids:

@@ -18,7 +18,10 @@ from kudu_core.rowset.disk.lazy_file import LazyFile
 from kudu_core.rowset.rows.meta import DeltaRef
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kudu_core.cfile.pages.page_cache import PageCache
+    from kudu_core.common.types.types import ColumnType
     from kudu_core.fs.api import FileSystem
 
 _GENERAL = object()
@@ -27,8 +30,17 @@ _GENERAL = object()
 class DeltaStore(LazyFile[DeltaFile]):
     """One REDO or UNDO file.  Immutable; opened on first use, by whoever comes first."""
 
-    def __init__(self, fs: FileSystem, directory: str, ref: DeltaRef, cache: PageCache | None) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        ref: DeltaRef,
+        cache: PageCache | None,
+        types: Mapping[int, ColumnType],
+    ) -> None:
+        """``types``: by id, of columns that may lie in the file as others."""
         super().__init__()
+        self._types = types
         self.ref = ref
         self._fs = fs
         self._path = file_path(directory, ref.file.name)
@@ -43,6 +55,7 @@ class DeltaStore(LazyFile[DeltaFile]):
             size=ref.file.size,
             footer_crc=ref.file.footer_crc,
             tail=ref.file.tail,
+            types=self._types,
         )
         liveness = file.delete_count + file.reinsert_count
         if (file.entry_count, liveness, file.updates_per_column) != (

@@ -20,6 +20,7 @@ class LazyFile(ABC, Generic[F]):
         self._opening = mutex()
         self.borrowed = False
         """Whether the file is another's, which lets it go."""
+        self._others: list[LazyFile[F]] = []
 
     def open(self) -> F:
         file = self._file
@@ -53,6 +54,11 @@ class LazyFile(ABC, Generic[F]):
         other._file = self.open().uncached()
         other.borrowed = True
         return other
+
+    def outlive(self, other: LazyFile[F]) -> None:
+        """``other``, which stands for the same file, lives as long as this one: who waits for the one waits
+        for both, before the file goes."""
+        self._others.append(other)
 
     def let_go(self, *, close: bool = False) -> None:
         """Hold the file no longer; it is closed when the last scan that reads it ends, or at once."""

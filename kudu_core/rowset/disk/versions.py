@@ -6,7 +6,7 @@ What the stores say of rows, now or at a snapshot, is ``diskrowset``'s.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from kudu_core._ext.row.view import RowsetPoints
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from kudu_core.cfile.pages.page_cache import PageCache
+    from kudu_core.common.types.types import ColumnType
     from kudu_core.fs.api import FileSystem
 
 
@@ -42,15 +43,36 @@ class RowSetStores:
     """What ``points`` has made; never that of another version."""
 
     @classmethod
-    def make(cls, fs: FileSystem, directory: str, meta: RowSetMeta, cache: PageCache | None) -> Self:
+    def make(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        meta: RowSetMeta,
+        cache: PageCache | None,
+        types: Mapping[int, ColumnType],
+    ) -> Self:
+        """``types``: by id, of columns that may lie in its files as others."""
         return cls(
             meta,
-            Base(fs, directory, meta, cache),
-            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.redo),
-            tuple(DeltaStore(fs, directory, ref, cache) for ref in meta.undo),
+            Base(fs, directory, meta, cache, types),
+            tuple(DeltaStore(fs, directory, ref, cache, types) for ref in meta.redo),
+            tuple(DeltaStore(fs, directory, ref, cache, types) for ref in meta.undo),
             Newest(),
             Heat(),
         )
+
+    def typed(self, types: Mapping[int, ColumnType]) -> Self:
+        """The same files, opened anew and read as these types, without what memory holds of changes."""
+        base = self.base
+        made = type(self).make(base.fs, base.directory, self.meta, base.cache, types)
+        return dataclasses.replace(made, newest=self.newest, heat=self.heat)
+
+    def outlive(self, other: Self) -> None:
+        """``other``, which has the same files, lives as long as this one, as far as its files go."""
+        self.base.outlive(other.base)
+        files = {store.ref.file.name: store for store in other.files_of_changes}
+        for store in self.files_of_changes:
+            store.outlive(files[store.ref.file.name])
 
     @property
     def id(self) -> int:
@@ -59,6 +81,10 @@ class RowSetStores:
     @property
     def memory_stores(self) -> tuple[ChangeLog, ...]:
         return tuple(store for store in self.redo if isinstance(store, ChangeLog))
+
+    @property
+    def files_of_changes(self) -> tuple[DeltaStore, ...]:
+        return tuple(store for store in (*self.redo, *self.undo) if isinstance(store, DeltaStore))
 
     @property
     def active(self) -> ChangeLog | None:
@@ -134,7 +160,7 @@ class RowSetStores:
             raise InternalError("a store of changes was flushed before an older one")
         files: tuple[DeltaStore, ...] = ()
         if ref is not None:
-            files = (DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache),)
+            files = (self._store(ref),)
         return dataclasses.replace(
             self,
             meta=self._meta_with(files, durable),
@@ -144,7 +170,7 @@ class RowSetStores:
     def with_ingested(self, ref: DeltaRef, durable: int) -> Self:
         """An ingest's delta file at the end; no change in memory may be older (protocol G3)."""
         assert not self.memory_stores
-        file = DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
+        file = self._store(ref)
         return dataclasses.replace(self, meta=self._meta_with((file,), durable), redo=(*self.redo, file))
 
     def with_compacted(
@@ -159,7 +185,7 @@ class RowSetStores:
         ``columns``: those it has written anew; they supersede older ones.
         """
         count = len(inputs)
-        if any(mine is not given for mine, given in zip(self.redo, inputs, strict=False)):
+        if [ref.file.name for ref in self.meta.redo[:count]] != [store.ref.file.name for store in inputs]:
             raise InternalError("a compaction of deltas that are not the first of their rowset")
         base, meta = self.base, self.meta
         if columns is not None:
@@ -171,7 +197,7 @@ class RowSetStores:
                 if (left := tuple(i for i in old.column_ids if i not in rewritten))
             ]
             meta = dataclasses.replace(meta, replaced=(*kept, columns))
-            base = Base(base.fs, base.directory, meta, base.cache)
+            base = Base(base.fs, base.directory, meta, base.cache, base.types)
         meta = dataclasses.replace(
             meta,
             redo=(*(() if redo is None else (redo,)), *meta.redo[count:]),
@@ -196,7 +222,7 @@ class RowSetStores:
         return dataclasses.replace(self, meta=meta, undo=kept)
 
     def _store(self, ref: DeltaRef) -> DeltaStore:
-        return DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache)
+        return DeltaStore(self.base.fs, self.base.directory, ref, self.base.cache, self.base.types)
 
     def _meta_with(self, files: tuple[DeltaStore, ...], durable: int) -> RowSetMeta:
         refs = (*self.meta.redo, *(file.ref for file in files))

@@ -6,7 +6,6 @@ moment, as a restored table does, and is made as one (``restore.py``), whole or 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.partition.partitions import PartitionSchema
@@ -77,7 +76,7 @@ def _make_in_store(
 
 def _beginning(schema: Schema, partitions: PartitionSchema) -> tuple[Schema, PartitionSchema]:
     """Of the clone before it has rows."""
-    first = replace(schema, version=1)
+    first = schema.renewed()
     live = tuple(r for r in partitions.ranges if not r.dropped)
     return first, PartitionSchema(first, partitions.hashes, partitions.range_ids, live)
 

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.partition.partitions import PartitionSchema
+from kudu_core.common.rows.recast_columns import recast_column
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.measure.work import under_way
 from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.common.types.widening import most_decimal, narrows
+from kudu_core.common.types.widening import changes_cells, most_decimal, narrows
 from kudu_core.errors import Corruption, RowErrors, TableNotFound
 from kudu_core.objects.urls import is_url
 from kudu_core.options import Options
@@ -134,7 +135,7 @@ def _make_in_store(target: Location, chain: Chain, fill: Fill) -> None:
 def _beginning(chain: Chain) -> tuple[Schema, PartitionSchema]:
     """Of the table before it has rows."""
     newest = chain.newest
-    schema = replace(newest.schema, version=1)
+    schema = newest.schema.renewed()
     live = tuple(r for r in newest.partitions.ranges if not r.dropped)
     return schema, PartitionSchema(schema, newest.partitions.hashes, newest.partitions.range_ids, live)
 
@@ -197,12 +198,17 @@ def _conformed(manifest: BackupManifest, batch: pa.RecordBatch, schema: Schema) 
 
 
 def _of_today(array: pa.Array, old: StoredColumn, column: StoredColumn) -> pa.Array:
-    """A column of a backup, whose type has the same cells now.
+    """A column of a backup, as its type is now.
 
     A NULL where there may be none any more, or a decimal with more digits than it may have, is of a row that
     a later backup of the chain replaces: anything stands for it.
     """
     is_null = old.nullable and not column.nullable and array.null_count
+    if changes_cells(old.type, column.type):
+        given = ColumnBuffers.from_arrow(array, old.type)
+        if is_null:
+            given = replace(given, validity=None)
+        return recast_column(given, old.type.value, column.type.value).to_arrow(column.type)
     if old.type.arrow == column.type.arrow and not is_null:
         return array
     if narrows(old.type, column.type):

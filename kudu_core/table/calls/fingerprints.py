@@ -23,6 +23,7 @@ from kudu_core.common.idempotence.fingerprint import (
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.pool import Pool
+from kudu_core.common.types.cell_types import forms_of
 from kudu_core.table.calls.call import Call
 
 HASHED_ROWS = 1 << 17
@@ -43,7 +44,8 @@ def call_hashes(call: Call, added: int = 0, sequence: tuple[int, ColumnBuffers] 
     else:
         ops += added
     columns = call.block.columns if sequence is None else {**call.block.columns, sequence[0]: sequence[1]}
-    return row_hashes(ops, columns, call.rows)
+    forms = {} if call.schema is None else forms_of(call.schema.columns)
+    return row_hashes(ops, columns, call.rows, forms)
 
 
 def fingerprint_of(calls: Iterable[Call], pool: Pool) -> Fingerprint:
@@ -59,7 +61,7 @@ def fingerprint_of_rows(call: Call, lower: int, upper: int) -> Fingerprint:
     if (lower, upper) == (0, call.rows):
         return of_hashes(call_hashes(call))
     ops = call.ops[lower:upper] if isinstance(call.ops, np.ndarray) else call.ops
-    part = Call(ops, call.block.slice(lower, upper), ignore_null=call.ignore_null)
+    part = Call(ops, call.block.slice(lower, upper), ignore_null=call.ignore_null, schema=call.schema)
     return of_hashes(call_hashes(part))
 
 

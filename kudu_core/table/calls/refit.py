@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow.compute as pc
 
 from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
+from kudu_core.common.rows.recast_columns import column_fits, recast_column
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.widening import most_decimal, narrows
+from kudu_core.common.types.widening import changes_cells, most_decimal, narrows
 from kudu_core.errors import SchemaMismatch
 
 
@@ -25,6 +26,11 @@ class Refit:
         self._known = after.by_id
         pairs = [(before.by_id[i], column) for i, column in after.by_id.items() if i in before.by_id]
         self._narrower = {new.id: new for old, new in pairs if narrows(old.type, new.type)}
+        self._recast = {
+            new.id: (new.name, old.type.value, new.type.value)
+            for old, new in pairs
+            if changes_cells(old.type, new.type)
+        }
         self._required = frozenset(new.id for old, new in pairs if old.nullable and not new.nullable)
         self.is_other = any(
             (old.type, old.nullable, old.write_default) != (new.type, new.nullable, new.write_default)
@@ -42,6 +48,11 @@ class Refit:
 
     def cells(self, column_id: int, column: ColumnBuffers) -> ColumnBuffers:
         """The cells of a column as they are stored now; ``SchemaMismatch``: one is no value of its type."""
+        if column_id in self._recast:
+            name, old, new = self._recast[column_id]
+            if not column_fits(column, old, new):
+                raise SchemaMismatch(f"column {name!r} has become {new} meanwhile: a value of {old} is none")
+            return recast_column(column, old, new)
         found = self._narrower.get(column_id)
         if found is not None:
             most = most_decimal(found.type)

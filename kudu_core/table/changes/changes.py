@@ -370,7 +370,7 @@ class Changes(ArrowResult):
                 continue
             dropped_ts = self._dropped_ts(tablet)
             every = self._first or dropped_ts is not None
-            for store, mine in asked(tablet.view, keys):
+            for store, mine in asked(tablet.view_of(self._plan.schema), keys):
                 told = every and _has_rows(store)
                 if told or concerned(store, self.since, self.until):
                     rows = None if mine is None else rows_in(store, mine, self.until)

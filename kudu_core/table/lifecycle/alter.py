@@ -5,7 +5,7 @@ next version -> all mutexes -> one log record, durable -> directories of new tab
 Nothing stored is rewritten: files and records name columns by ids, which are never used again.  A file that
 lacks a column reads its fixed default.  A column that the schema lacks is not looked at, and flushes and
 compactions leave it out, unless a scan that was made before may still ask for it.  MemRowSets of the old
-columns are frozen.
+columns are frozen; a type of other cells finds nothing in memory (``altering/cells.py``).
 
 Memory follows in the order tablets with their partitions, schema, so that whoever reads beside it and has
 the schema has the tablets.  A write whose schema or partitions have changed encodes and routes its rows
@@ -31,6 +31,7 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.lifecycle.altering.altered_options import options_changed, take_effect
+from kudu_core.table.lifecycle.altering.cells import changes_cells, flush_rest, lanes_of, retype
 from kudu_core.table.lifecycle.altering.demands import Fitted, StatesFit, demands_of, refuse_demands
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
@@ -108,9 +109,12 @@ def _altered(
         demands = demands_of(engine.schema, schema)
         fitted = Fitted(engine, demands, settings, fit)
         created = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
+        laned = lanes_of(engine, engine.schema, schema)
         # The new ones too: whoever finds them in memory waits until all is as the record says.
-        with HeldLocks([tablet.mutex for tablet in (*engine.tablets, *created)]):
+        mutexes = [tablet.mutex for tablet in (*engine.tablets, *created)]
+        with HeldLocks([tablet.flush_lane for tablet in laned]), HeldLocks(mutexes):
             engine.check_writable()
+            flush_rest(laned)
             alteration = replace(alteration, horizon=fitted.settled())
             ts = log_and_apply(engine, alteration, created, schema, partitions)
     engine.wait_visible(ts)
@@ -196,8 +200,12 @@ def adopt(
         engine.replace_tablets(engine.tablets.with_new(new, partitions))
     if schema is engine.schema:
         return
+    is_of_cells = changes_cells(engine.schema, schema)
     engine.schema = schema
     for tablet in engine.tablets:
+        if is_of_cells:
+            retype(tablet, schema)
+            continue
         # What was inserted before keeps the columns of its time (protocol A2).
         if not freeze_memrowset(tablet):
             tablet.view = replace(tablet.view, active=MemRowSet(schema))

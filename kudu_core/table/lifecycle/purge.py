@@ -75,7 +75,7 @@ def _let_go(engine: Engine, waiting: Sequence[Tablet], horizon: int) -> int:
 def _retire(engine: Engine, tablet: Tablet) -> None:
     """Under the tablet's flush lane and mutex: it has nothing to flush or to compact any more."""
     view = tablet.view
-    tablet.view = View(MemRowSet(engine.schema))
+    tablet.view = View(MemRowSet(engine.schema), types_version=view.types_version)
     tablet.close()
     holders: list[object] = []
     for rowset in view.rowsets:

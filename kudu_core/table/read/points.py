@@ -48,13 +48,15 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
     elif at is None and engine.refusal is None and not engine.schema.nested:
         # As ``_get``, whose comments it follows, of the newest whole row in a table of one tablet: the calls
         # that it goes without took as long as finding the row.
-        codec = engine.schema.row_codec
+        schema = engine.schema
+        codec = schema.row_codec
         encoded = codec.keys.encode(key)
         snapshot = engine.end.visible_ts
         tablet = engine.tablets.only
         if encoded is not None and tablet is not None:
-            points = tablet.view.points
-            if snapshot >= engine.pins.floor or not engine.writer:
+            view = tablet.view
+            points, is_typed = view.points, view.types_version == schema.cell_types.version
+            if is_typed and (snapshot >= engine.pins.floor or not engine.writer):
                 try:
                     return points.get(encoded, snapshot, codec.all)
                 except (NeedsGeneralPath, PageError, FileMissing):
@@ -93,6 +95,8 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
             try:
                 tablet = tablet_of_key(engine.tablets, encoded, snapshot)
                 view = None if tablet is None else tablet.view  # and with it its rowsets' files (protocol E4)
+                if view is not None and view.types_version != schema.cell_types.version:
+                    return _retyped(engine, key, columns, at)
                 # The view has the history since the floor of before it was captured: an operation that drops
                 # more raises the floor first (protocol H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
@@ -100,7 +104,9 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
             except (NeedsGeneralPath, PageError, SnapshotTooOld):
                 pass
         try:
-            return _get_general(engine, key, chosen, snapshot)
+            return _get_general(engine, schema, key, chosen, snapshot)
+        except _Retyped:
+            return _retyped(engine, key, columns, at)
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
                 raise
@@ -150,15 +156,16 @@ def _pinned(engine: Engine, snapshot: int) -> AbstractContextManager[object]:
 
 
 def _get_general(
-    engine: Engine, key: Any, columns: Sequence[StoredColumn], snapshot: int
+    engine: Engine, schema: Schema, key: Any, columns: Sequence[StoredColumn], snapshot: int
 ) -> dict[str, Any] | None:
-    keys = EncodedKeys.from_list([encode_key(engine.schema, key)])
+    keys = EncodedKeys.from_list([encode_key(schema, key)])
     with _pinned(engine, snapshot):
         tablets = engine.tablets
-        ordinal = int(tablets.partitions_at(snapshot).route(decode_keys(engine.schema, keys))[0])
+        ordinal = int(tablets.partitions_at(snapshot).route(decode_keys(schema, keys))[0])
         if ordinal < 0:
             return None
         view = tablets.of_ordinal(ordinal, snapshot).view
+    _check_types(schema, (view,))
     homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
     if store < 0:
@@ -168,6 +175,28 @@ def _get_general(
         cell = seen[store].cells(column, homes.row)
         row[column.name] = cell_value(column, cell)
     return row
+
+
+class _Retyped(Exception):
+    """The types of columns have changed, or are about to, since a read looked at the schema."""
+
+
+def _check_types(schema: Schema, views: Sequence[View]) -> None:
+    if any(view.types_version != schema.cell_types.version for view in views):
+        raise _Retyped
+
+
+def _await_types(engine: Engine) -> None:
+    """Until a change of types is over: it holds the mutexes of all tablets."""
+    for tablet in engine.tablets:
+        with tablet.mutex:
+            return
+
+
+def _retyped(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
+    """``_get`` anew, of the types of now."""
+    _await_types(engine)
+    return _get(engine, key, columns, at)
 
 
 def cell_value(column: StoredColumn, cells: ColumnBuffers, row: int = 0) -> Any:
@@ -187,9 +216,10 @@ def get_many(handle: Handle, keys: Any, columns: Any, at: Any) -> pa.Table:
 
 
 def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: Any, at: Any) -> pa.Table:
-    chosen, seen = picked(engine.schema, columns)
     batch = KeyBatch(encoded)
     while True:
+        schema = engine.schema
+        chosen, seen = picked(schema, columns)
         snapshot = engine.visible_ts if at is None else snapshot_timestamp(engine, at)
         try:
             with _pinned(engine, snapshot):
@@ -202,11 +232,14 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
                 else:
                     shares = PartitionKeys.of(tablets.partitions_at(snapshot).route(block), every)
                     views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal in shares.ordinals]
+            _check_types(schema, views)
             break
+        except _Retyped:
+            _await_types(engine)
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
                 raise
-    answer = _answer(engine, chosen, seen)
+    answer = _answer(engine, schema, chosen, seen)
     rows = _rows_of(engine, views, shares, batch, block, answer, chosen, snapshot)
     with damage_in(engine.path):
         return answer.shown(rows)
@@ -221,7 +254,7 @@ def newest_rows(
     every = batch.order if batch.order is not None else np.arange(len(batch))
     shares = PartitionKeys.of(tablets.partitions.route(block), every)
     views = [tablets.of_ordinal(ordinal).view for ordinal in shares.ordinals]
-    answer = _answer(engine, columns, columns, stored=True)
+    answer = _answer(engine, engine.schema, columns, columns, stored=True)
     return _rows_of(engine, views, shares, batch, block, answer, columns, NEWEST)
 
 
@@ -253,15 +286,20 @@ def _rows_of(
 
 
 def _answer(
-    engine: Engine, columns: Sequence[StoredColumn], seen: Sequence[Seen], *, stored: bool = False
+    engine: Engine,
+    schema: Schema,
+    columns: Sequence[StoredColumn],
+    seen: Sequence[Seen],
+    *,
+    stored: bool = False,
 ) -> Answer:
     """Of answers with these columns, which is kept.  ``stored``: they are not shown to users."""
-    plans = engine.plans_of(engine.schema)
-    nested = engine.schema.nested and not stored
+    plans = engine.plans_of(schema)
+    nested = schema.nested and not stored
     asked = "answer", *([one.name for one in seen] if nested else [c.id for c in columns])
     made = plans.get(asked)
     if made is None:
-        made = Answer(columns, engine.schema.key_ids, seen if nested else None)
+        made = Answer(columns, schema.key_ids, seen if nested else None)
         plans.put(asked, made)
     return made
 

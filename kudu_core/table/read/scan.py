@@ -278,7 +278,7 @@ class Scan(ArrowResult):
         found: list[RowsAt | DiskRowSet] = []
         snapshot, seen = self._snapshot, 0
         for tablet in planned_tablets(engine, plan, snapshot):
-            view = tablet.view
+            view = tablet.view_of(plan.schema)
             for memory in (view.active, *view.frozen):
                 if len(memory):
                     seen += 1

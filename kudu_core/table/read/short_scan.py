@@ -71,7 +71,7 @@ def few_rows(
 ) -> list[pa.RecordBatch] | None:
     """The rows of a plan that ``wants_few``; None: they must be read in another way."""
     check_columns(engine, plan.schema, plan.columns)
-    views = [tablet.view for tablet in planned_tablets(engine, plan, snapshot)]
+    views = [tablet.view_of(plan.schema) for tablet in planned_tablets(engine, plan, snapshot)]
     listed = partial(_in_memory, views, plan.lower, plan.upper, snapshot)
     columns = plan.made
     try:

@@ -15,6 +15,7 @@ from kudu_core.errors import Corruption, KuduError
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.table.repair.facts import ABSENT, CHANGE, IMAGE, Facts
 from kudu_core.tablet.ingest.install import parse_part
+from kudu_core.tablet.replay.recast_records import decoded
 from kudu_core.tablet.store import records
 from kudu_core.wal import RECORD_KIND_INGEST, RECORD_KIND_WRITE, Record
 from kudu_core.wal.salvage import SalvagedLog
@@ -122,7 +123,7 @@ def changes_of(
 def _rows(record: Record, schema: Schema, tablets: Collection[int]) -> list[tuple[int, int, int, RowBlock]]:
     """(tablet, time, operation, rows): all of a record's, or an error before any."""
     where = f"log record {record.lsn}"
-    payload = records.decode(memoryview(record.payload), where, 0)
+    payload = decoded(record, schema, where)
     for section in payload.sections:
         columns = section.block.columns
         for column_id in schema.key_ids:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +84,7 @@ def _build(
     clock: Clock,
 ) -> None:
     state = found.state
-    schema = replace(state.schema, version=1)
+    schema = state.schema.renewed()
     live = tuple(r for r in state.partitions.ranges if not r.dropped)
     partitions = PartitionSchema(schema, state.partitions.hashes, state.partitions.range_ids, live)
     create(fs, path, schema, partitions, state.options, clock)

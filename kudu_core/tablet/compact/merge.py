@@ -257,7 +257,7 @@ class _MergeWalk:
                 continue
             redo = (*output.meta.redo, *self._caught[number])
             meta = replace(output.meta, redo=redo, durable=self.through)
-            rowset = DiskRowSet.make(context.fs, self.tablet.directory, meta, context.cache)
+            rowset = self.tablet.rowset(meta)
             rowset.load_newest()  # here, not when a writer asks under the mutex
             self._added[number] = rowset
         self.at_step("ready")

@@ -28,16 +28,21 @@ def flush_deltas(tablet: Tablet, rowset_ids: Sequence[int]) -> int:
         their places and are tried again.
     """
     with tablet.flush_lane:
-        tablet.check_open()
-        with tablet.mutex:
-            for rowset in _there(tablet, rowset_ids):
-                _freeze(tablet, rowset)
-        done = 0
-        # The stores of one rowset follow in the order of their freezes (protocol D3).
-        while frozen := _oldest_frozen(_there(tablet, rowset_ids)):
-            _flush(tablet, frozen)
-            done += len(frozen)
-        return done
+        return flush_deltas_held(tablet, rowset_ids)
+
+
+def flush_deltas_held(tablet: Tablet, rowset_ids: Sequence[int]) -> int:
+    """The same under the flush lane."""
+    tablet.check_open()
+    with tablet.mutex:
+        for rowset in _there(tablet, rowset_ids):
+            _freeze(tablet, rowset)
+    done = 0
+    # The stores of one rowset follow in the order of their freezes (protocol D3).
+    while frozen := _oldest_frozen(_there(tablet, rowset_ids)):
+        _flush(tablet, frozen)
+        done += len(frozen)
+    return done
 
 
 def _there(tablet: Tablet, rowset_ids: Sequence[int]) -> list[DiskRowSet]:

@@ -60,22 +60,27 @@ def flush_memrowset(tablet: Tablet) -> Flushed | None:
         Nothing was installed; the frozen MemRowSet stays readable and is tried again.
     """
     with tablet.flush_lane:
-        tablet.check_open()
-        done: Flushed | None = None
-        # Oldest first: installs follow the freeze order.  What failed before comes before the freeze,
-        # so that a full disk does not pile up frozen MemRowSets.
-        for freeze in (False, True):
-            if freeze and not freeze_memrowset(tablet):
-                break
-            while tablet.view.frozen:
-                one = _flush_counted(tablet, tablet.view.frozen[0])
-                before = done or Flushed(0, 0, 0)
-                done = Flushed(
-                    before.rows + one.rows,
-                    before.rowsets + one.rowsets,
-                    before.output_bytes + one.output_bytes,
-                )
-        return done
+        return flush_memrowset_held(tablet)
+
+
+def flush_memrowset_held(tablet: Tablet) -> Flushed | None:
+    """The same under the flush lane."""
+    tablet.check_open()
+    done: Flushed | None = None
+    # Oldest first: installs follow the freeze order.  What failed before comes before the freeze,
+    # so that a full disk does not pile up frozen MemRowSets.
+    for freeze in (False, True):
+        if freeze and not freeze_memrowset(tablet):
+            break
+        while tablet.view.frozen:
+            one = _flush_counted(tablet, tablet.view.frozen[0])
+            before = done or Flushed(0, 0, 0)
+            done = Flushed(
+                before.rows + one.rows,
+                before.rowsets + one.rowsets,
+                before.output_bytes + one.output_bytes,
+            )
+    return done
 
 
 def work_bytes(memory: MemRowSet, limit_bytes: int) -> int:
@@ -115,7 +120,7 @@ def _flush(tablet: Tablet, frozen: MemRowSet) -> Flushed:
         discard(context.fs, written)
         raise
     with tablet.mutex:
-        outputs = [DiskRowSet.make(context.fs, tablet.directory, m, context.cache) for m in metas]
+        outputs = [tablet.rowset(m) for m in metas]
         outputs = _move_later_changes(frozen, cut, outputs, home, rowid)
         view = replace(tablet.view, frozen=tablet.view.frozen[1:])
         view = view.with_rowsets((*view.rowsets, *outputs))

@@ -76,7 +76,6 @@ def install(
     deleted: Mapping[int, np.ndarray | None] | None = None,
 ) -> None:
     """Under the mutex, the record durable: rowsets and delta files into the view, one edit (protocol G5)."""
-    context = tablet.context
     view = tablet.view
     for meta in rowsets:
         tablet.claim_rowset_id(meta.id)
@@ -86,7 +85,7 @@ def install(
             _note_deleted(rowset, ref, None if deleted is None else deleted.get(rowset.id))
         changed.append(rowset.with_ingested(ref, ts))
     edit = _edit(ts, rowsets, changed)
-    new = [DiskRowSet.make(context.fs, tablet.directory, m, context.cache) for m in edit.add[: len(rowsets)]]
+    new = [tablet.rowset(meta) for meta in edit.add[: len(rowsets)]]
     view = view.with_changed(changed) if changed else view
     view = view.with_rowsets((*view.rowsets, *new)) if new else view
     tablet.install(view, edit, ts)

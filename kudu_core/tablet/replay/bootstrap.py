@@ -24,6 +24,7 @@ from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.rowset.rows.meta import DeltaRef, RowSetMeta
 from kudu_core.tablet.ingest import install
 from kudu_core.tablet.replay.groups import GroupRecord, gathered, group_layings, same_kinds
+from kudu_core.tablet.replay.recast_records import decoded
 from kudu_core.tablet.store import records
 from kudu_core.tablet.store.apply import Laying, Moved, key_batch, values_only
 from kudu_core.tablet.store.tablet import Tablet
@@ -93,7 +94,7 @@ class Replay:
             self.position = record.ts
             return
         where = f"log record {record.lsn}"
-        payload = records.decode(memoryview(record.payload), where, 0)
+        payload = decoded(record, self._schema, where)
         tokens, jobs = self._token(payload.extra, record, where, self.applied_writes)
         self._check(payload, where)
         if record.kind == RECORD_KIND_INGEST:
@@ -163,7 +164,7 @@ class Replay:
         for record in waiting:
             where = f"log record {record.lsn}"
             try:
-                payload = records.decode(memoryview(record.payload), where, 0)
+                payload = decoded(record, self._schema, where)
                 self._check(payload, where)
             except KuduError:
                 break

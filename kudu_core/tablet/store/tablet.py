@@ -20,7 +20,7 @@ from kudu_core.common.run.held_memory import WorkingMemory
 from kudu_core.common.run.locks import mutex, reentrant
 from kudu_core.common.run.pool import Pool
 from kudu_core.common.schema.schema import Schema
-from kudu_core.errors import Closed, InternalError
+from kudu_core.errors import Closed, InternalError, SchemaMismatch
 from kudu_core.options import Options
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
@@ -118,10 +118,9 @@ class Tablet:
         # Ids begin anew in each epoch: an ingest that is only in the log names some of the epoch before,
         # and a flush between two replayed records must not take them.
         self._next_rowset = max(state.next_rowset, context.epoch << _ROWSETS_PER_EPOCH_BITS)
-        rowsets = tuple(
-            DiskRowSet.make(context.fs, directory, meta, context.cache) for meta in state.rowsets.values()
-        )
-        self.view = View(MemRowSet(context.schema())).with_rowsets(rowsets)
+        rowsets = tuple(self.rowset(meta) for meta in state.rowsets.values())
+        schema = context.schema()
+        self.view = View(MemRowSet(schema), types_version=schema.cell_types.version).with_rowsets(rowsets)
         self.is_closed = False
         """Set under the flush lane and the mutex: nothing is flushed or installed any more."""
         self.newest_applied = 0
@@ -131,6 +130,12 @@ class Tablet:
         """Whether it was one of the table's at that time."""
         return self.created_ts <= snapshot and (self.dropped_ts is None or snapshot < self.dropped_ts)
 
+    def rowset(self, meta: RowSetMeta) -> DiskRowSet:
+        """A rowset of the tablet, in no view yet, whose columns are of the types of today."""
+        context = self.context
+        types = context.schema().cell_types.types
+        return DiskRowSet.make(context.fs, self.directory, meta, context.cache, types)
+
     def home_of(self, place: int) -> MemRowSet | DiskRowSet:
         """Under the mutex: the store that takes changes of rows of the view's store there."""
         home = self.view.stores[place]
@@ -138,6 +143,19 @@ class Tablet:
             home = home.with_active()
             self.view = self.view.with_rowset(home)
         return home
+
+    def view_of(self, schema: Schema) -> View:
+        """The view, as one whose stores give columns of the types that they have in ``schema``: of a read at
+        a time of that.  Where a change of types is under way, once it is over."""
+        view, version = self.view, schema.cell_types.version
+        if view.types_version < version:
+            with self.mutex:
+                view = self.view
+        if view.types_version == version:
+            return view
+        if self.context.log is None and view.memory_bytes:
+            raise SchemaMismatch("the types of columns have changed since the read was made; make it again")
+        return view.typed(schema, self.context.schema())
 
     # ---- numbers ----
 

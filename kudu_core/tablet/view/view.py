@@ -12,6 +12,7 @@ from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core._ext.row.view import PointView
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.run.cached import cached_property
+from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.memory.memrowset import MemRowSet
@@ -36,6 +37,8 @@ class View:
     rowsets: tuple[DiskRowSet, ...] = ()
     """By first key, as ``tree`` numbers them."""
     tree: RowSetTree = EMPTY
+    types_version: int = 0
+    """Of the types that the stores give of their columns: ``CellTypes.version``."""
 
     @cached_property
     def stores(self) -> tuple[MemRowSet | DiskRowSet, ...]:
@@ -104,6 +107,21 @@ class View:
                     yield place, seen
             elif len(store):
                 yield place, store.at(snapshot)
+
+    def typed(self, schema: Schema, newer: Schema) -> View:
+        """The files of this view, which has the types of the schema ``newer``, read as those of an older one.
+        Nothing that is in memory lies at a time of that."""
+        made: dict[int, View] = self.__dict__.setdefault("_typed", {})
+        found = made.get(schema.cell_types.version)
+        if found is None:
+            types = newer.cell_types.had_by(schema.by_id, schema.cell_types)
+            rowsets = []
+            for rowset in self.rowsets:
+                rowsets.append(rowset.typed(types.types))
+                rowsets[-1].outlive(rowset)  # its files stay as long as somebody reads them so
+            view = View(MemRowSet(schema), types_version=types.version).with_rowsets(rowsets)
+            found = made.setdefault(types.version, view)
+        return found
 
     @property
     def memory_bytes(self) -> int:

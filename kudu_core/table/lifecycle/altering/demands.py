@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.run.clock import hybrid
-from kudu_core.common.types.widening import most_decimal, narrows
+from kudu_core.common.types.recasting import broken, lossless
+from kudu_core.common.types.widening import changes_cells, most_decimal, narrows
 from kudu_core.errors import InternalError, SnapshotTooOld
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def demands_of(before: Schema, after: Schema) -> list[Demand]:
         if narrows(known.type, column.type):
             sentence = f"cannot become {column.type}: it has more digits"
             found.append(Demand(known.name, _beyond(known, column), sentence))
+        if changes_cells(known.type, column.type) and not lossless(known.type, column.type):
+            sentence = f"cannot become {column.type}: it has another value"
+            found.append(Demand(known.name, broken(known.type, column.type, pc.field(known.name)), sentence))
     return found
 
 
