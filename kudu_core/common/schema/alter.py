@@ -18,7 +18,7 @@ from kudu_core.common.schema.declare import (
     stored_columns,
     stored_leaf,
 )
-from kudu_core.common.schema.nested_columns import NestedColumn, with_field
+from kudu_core.common.schema.nested_columns import NestedColumn, path_of, with_field
 from kudu_core.common.schema.schema import Schema, StoredColumn, check_size
 from kudu_core.common.types.widening import changes_cells
 from kudu_core.errors import InvalidArgument, shown
@@ -64,8 +64,8 @@ def altered(
     for declared in _declared(add):
         given = declared_column(declared)
         checked_name(given.name)
-        path = given.name.split(".")
-        if len(path) > 1 and any(one.name == path[0] for one in nested):
+        whole_name = given.name.split(".")[0].split("[")[0]
+        if whole_name != given.name and any(one.name == whole_name for one in nested):
             columns, nested, next_id = _with_field(columns, nested, given, next_id)
             continue
         made, whole = stored_columns(given, next_id, is_key=False)
@@ -102,7 +102,7 @@ def _with_field(
     columns: list[StoredColumn], nested: list[NestedColumn], given: Column, next_id: int
 ) -> tuple[list[StoredColumn], list[NestedColumn], int]:
     """Another field of a struct: its leaves beside those that there are."""
-    path = given.name.split(".")
+    path = path_of(given.name)
     whole = next(one for one in nested if one.name == path[0])
     if not given.nullable or given.default is not None:
         raise InvalidArgument(f"column {given.name!r}: a field that is added to a struct is NULL at first")

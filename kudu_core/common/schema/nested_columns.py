@@ -7,7 +7,8 @@ which are columns of the schema like any other: files, records, changes and pred
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,19 @@ import pyarrow as pa
 from kudu_core.common.format.members import flag, integer, text
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.rowcodec import CodecColumn
-from kudu_core.common.types.nested_layout import NestedLayout, layout_of
+from kudu_core.common.types.nested_layout import NestedLayout, is_nested, layout_of
 from kudu_core.common.types.nested_nodes import FlatNode, NestedNode, StructNode, streams_of
-from kudu_core.errors import InvalidArgument
+from kudu_core.errors import InvalidArgument, shown
 
 _NESTED = "nested["
+_STEP = re.compile(r"\[\]|[^.\[\]]+")
+_LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., pa.DataType]], ...] = (
+    (pa.types.is_list, pa.list_),
+    (pa.types.is_large_list, pa.large_list),
+    (pa.types.is_fixed_size_list, pa.list_),
+    (pa.types.is_list_view, pa.list_view),
+    (pa.types.is_large_list_view, pa.large_list_view),
+)
 
 
 @dataclass(frozen=True)
@@ -130,14 +139,38 @@ def _part_of(whole: NestedColumn, path: tuple[str, ...]) -> NestedColumn | None:
     return whole.part(path)
 
 
-def with_field(type_: pa.DataType, path: Sequence[str], field: pa.Field, place: str) -> pa.DataType:
-    """A struct's type with another field, last, in the struct that the path leads to.
+def path_of(name: str) -> list[str]:
+    """The steps to a field: names, and "[]" for the elements of a list or map.
 
-    ``path``: names from the column's on, with the new field's at the end.  ``InvalidArgument`` where it leads
-    to no struct, or the field is there.
+    ``InvalidArgument`` for a name that says no path.
+
+    >>> path_of("items[].price"), path_of("points[].value.x")
+    (['items', '[]', 'price'], ['points', '[]', 'value', 'x'])
     """
+    steps = _STEP.findall(name)
+    if _spelled(steps) != name:
+        raise InvalidArgument(
+            f"column {shown(name)}: a field of a struct is named with dots, one of structs in a list with "
+            'brackets, as "items[].price", and in a map as "points[].value.x"'
+        )
+    return steps
+
+
+def _spelled(steps: Sequence[str]) -> str:
+    return "".join(step if step == "[]" or not place else f".{step}" for place, step in enumerate(steps))
+
+
+def with_field(type_: pa.DataType, path: Sequence[str], field: pa.Field, place: str) -> pa.DataType:
+    """A type with another field, last, in the struct that the path leads to.
+
+    ``path``: as ``path_of`` has it, from the column's name on, with the new field's at the end.
+    ``InvalidArgument`` where it leads to no struct, or the field is there.
+    """
+    if path[1] == "[]":
+        return _with_element(type_, path, field, place)
     if not pa.types.is_struct(type_):
-        raise InvalidArgument(f"column {place!r} is {type_}; a field is added to a struct, outside of lists")
+        told = f'; one of what is in it is named "{place}[].{path[-1]}"' if is_nested(type_) else ""
+        raise InvalidArgument(f"column {place!r} is {type_}; a field is added to a struct{told}")
     fields = list(type_)
     at = type_.get_field_index(path[1])
     if len(path) == 2:
@@ -149,6 +182,23 @@ def with_field(type_: pa.DataType, path: Sequence[str], field: pa.Field, place: 
     inner = with_field(fields[at].type, path[1:], field, f"{place}.{path[1]}")
     fields[at] = fields[at].with_type(inner)
     return pa.struct(fields)
+
+
+def _with_element(type_: pa.DataType, path: Sequence[str], field: pa.Field, place: str) -> pa.DataType:
+    """The same of a list, with other elements, and of a map, with other values."""
+    if pa.types.is_map(type_):
+        if len(path) < 4 or path[2] != "value":
+            raise InvalidArgument(
+                f'column {place!r} is a map; a field is added to its values, as "{place}[].value.x"'
+            )
+        inner = with_field(type_.item_type, path[2:], field, f"{place}[].value")
+        return pa.map_(type_.key_field, type_.item_field.with_type(inner), keys_sorted=type_.keys_sorted)
+    make = next((made for is_kind, made in _LISTS if is_kind(type_)), None)
+    if make is None or len(path) < 3:
+        raise InvalidArgument(f"column {place!r} is {type_}, and no list of structs")
+    element: pa.Field = type_.value_field
+    element = element.with_type(with_field(element.type, path[1:], field, f"{place}[]"))
+    return make(element, type_.list_size) if pa.types.is_fixed_size_list(type_) else make(element)
 
 
 def nested_name(field: pa.Field) -> str:
@@ -199,5 +249,6 @@ __all__ = [
     "missing_cell",
     "nested_field",
     "nested_name",
+    "path_of",
     "with_field",
 ]

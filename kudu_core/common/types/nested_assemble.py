@@ -25,7 +25,10 @@ from kudu_core.common.types import foreign
 from kudu_core.common.types.nested_nodes import (
     LARGEST_OFFSET,
     LENGTH_BYTES,
+    Bits,
+    Bytes,
     FlatNode,
+    I32Array,
     ListNode,
     NestedNode,
     StructNode,
@@ -35,9 +38,6 @@ from kudu_core.common.types.nested_nodes import (
 from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.types import TYPE_DECIMAL
 
-Bits: TypeAlias = npt.NDArray[np.uint8]
-I32Array: TypeAlias = npt.NDArray[np.int32]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 Streams: TypeAlias = dict[str, tuple[I32Array, Bytes]]
 """Offsets, which may begin above 0, and data of the cells of streams, by their names."""
 
@@ -144,9 +144,10 @@ def _lists(node: ListNode, leaves: Mapping[str, pa.Array], rows: int, around: Bi
         streams[name] = offsets, data
     shown = valid if node.nullable else None
     if node.size is not None:
-        if valid is not None:
-            _pad(node, streams, bitmaps.bits_to_bytes(valid, rows).view(np.bool_))
         check_size(node.name, rows, node.size * rows)
+        if valid is not None:
+            _complete(node.element, np.cumsum(np.append(False, keep), dtype=np.int32) * node.size, streams)
+            _pad(node, streams, keep)
         bounds = np.arange(rows + 1, dtype=np.int32) * np.int32(node.size)
         elements = _inside(node.element, bounds, streams)
     else:
@@ -198,7 +199,10 @@ def _inside(node: NestedNode, bounds: I32Array, streams: Streams) -> pa.Array:
         return _declared(_flat(node, bounds, streams), node)
     # Flags come last: what has been read by then proves that there are so many elements.
     if isinstance(node, StructNode):
-        fields = [_inside(field, bounds, streams) for field in node.fields]
+        fields = [_inside(node.fields[0], bounds, streams)]
+        for field in node.fields[1:]:  # The first one was there before any that was added.
+            _add_missing(field, bounds, streams)
+            fields.append(_inside(field, bounds, streams))
         return _struct(node, count, _unflagged(node, bounds, streams), fields)
     if node.size is not None:
         elements = _inside(node.element, _times(bounds, node.size, node.name), streams)
@@ -208,6 +212,40 @@ def _inside(node: NestedNode, bounds: I32Array, streams: Streams) -> pa.Array:
         _damaged(node.name, "elements, where the type has none")
     elements = _inside(node.element, ends[bounds], streams)
     return _wrapped(node, _list_array(node, count, _unflagged(node, bounds, streams), ends, elements))
+
+
+def _complete(node: NestedNode, bounds: I32Array, streams: Streams) -> None:
+    """Add what is missing of elements that are all of one size: ``_pad`` counts their bytes."""
+    if isinstance(node, StructNode):
+        _complete(node.fields[0], bounds, streams)
+        for field in node.fields[1:]:
+            _add_missing(field, bounds, streams)
+            _complete(field, bounds, streams)
+    elif isinstance(node, ListNode) and node.size is not None:
+        _complete(node.element, _times(bounds, node.size, node.name), streams)
+
+
+def _add_missing(node: NestedNode, bounds: I32Array, streams: Streams) -> None:
+    """A field that was added to structs in lists has no bytes in rows that are older: put zeros there, and
+    flags that say NULL.  Changes ``streams``."""
+    names = list(streams_of(node))
+    first, width = names[0]
+    offsets = streams[first][0]
+    if not node.nullable or int(offsets[-1]) - int(offsets[0]) == int(bounds[-1]) * width:
+        return
+    missing = (np.diff(offsets) == 0) & (np.diff(bounds) > 0)
+    if not missing.any():
+        return
+    source, every = missing.astype(np.int32), np.arange(len(missing))
+    for name, width in names:
+        offsets, data = streams[name]
+        if (np.diff(offsets)[missing] != 0).any():
+            _damaged(name, "bytes, where another leaf has none", missing & (np.diff(offsets) != 0))
+        is_flags = name == f"{node.name}:null"
+        if is_flags or width:
+            ends = _times(bounds, 1 if is_flags else width, name)
+            filling = np.full(int(ends[-1]), is_flags, np.uint8)
+            streams[name] = kernel.interleave_var([(offsets, data), (ends, filling)], source, every)
 
 
 def _fixed(name: str, width: int, bounds: I32Array, streams: Streams) -> Bytes:

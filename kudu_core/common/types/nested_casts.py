@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import CellRefused, check_layout
-from kudu_core.common.types.nested_nodes import is_nested, storage_of
+from kudu_core.common.types.nested_nodes import entries_of, is_nested, storage_of
 from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch
@@ -141,8 +141,10 @@ def _list(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Arr
     try:
         plain = _plain(array, wanted, name)
         offsets = plain.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        if plain.null_count:  # what lies below NULL, which may be anything, is none of its values
-            sizes = np.diff(offsets) * plain.is_valid().to_numpy(zero_copy_only=False)
+        sizes = np.diff(offsets)
+        if plain.null_count and sizes[plain.is_null().to_numpy(zero_copy_only=False)].any():
+            # What lies below NULL, which may be anything, is none of its values.
+            sizes *= plain.is_valid().to_numpy(zero_copy_only=False)
             offsets, elements = np.concatenate([[0], np.cumsum(sizes)]), plain.flatten()
         else:
             elements = plain.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
@@ -160,6 +162,8 @@ def _list(array: pa.Array, wanted: pa.DataType, name: str, leaf: Leaf) -> pa.Arr
             integer, views = _VIEWS[_t.is_list_view(wanted)]
             parts = pa.array(offsets[:-1] - offsets[0], integer), pa.array(np.diff(offsets), integer)
             return views.from_arrays(*parts, made, type=wanted, mask=mask)
+        if _t.is_list(wanted):  # Arrow's cast from a large list has no way for some extension types
+            return pa.ListArray.from_arrays(ends.cast(pa.int32()), made, wanted, mask=mask)
         whole = pa.LargeListArray.from_arrays(ends, made, pa.large_list(_field(wanted)), mask=mask)
         return whole if whole.type == wanted else pc.cast(whole, wanted)
     except (pa.ArrowMemoryError, SchemaMismatch):
@@ -172,8 +176,7 @@ def _plain(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     """Any kind of list as a list or a large list."""
     type_ = array.type
     if _t.is_map(type_):
-        entry = pa.struct([type_.key_field, type_.item_field])
-        return array.view(pa.list_(pa.field("entries", entry, False)))
+        return array.view(pa.list_(entries_of(type_)))
     if _t.is_list(type_) or _t.is_large_list(type_):
         return array
     if _t.is_list_view(type_) or _t.is_large_list_view(type_):
@@ -203,7 +206,7 @@ def _element(wanted: pa.DataType) -> pa.DataType:
 
 def _field(wanted: pa.DataType) -> pa.Field:
     if _t.is_map(wanted):
-        return pa.field("entries", pa.struct([wanted.key_field, wanted.item_field]), False)
+        return entries_of(wanted)
     field: pa.Field = wanted.value_field
     return field
 

@@ -25,7 +25,10 @@ from kudu_core._ext.columns import columns as kernel
 from kudu_core.common.types import foreign
 from kudu_core.common.types.nested_nodes import (
     LENGTH_BYTES,
+    Bits,
+    Bytes,
     FlatNode,
+    I32Array,
     ListNode,
     NestedNode,
     StructNode,
@@ -34,9 +37,6 @@ from kudu_core.common.types.nested_nodes import (
 from kudu_core.common.types.stored_arrays import inward
 from kudu_core.errors import ColumnTooLarge, SchemaMismatch
 
-Bits: TypeAlias = npt.NDArray[np.uint8]
-I32Array: TypeAlias = npt.NDArray[np.int32]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 Cells: TypeAlias = tuple[I32Array, Bytes]
 """Offsets and data of a binary column."""
 

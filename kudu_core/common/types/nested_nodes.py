@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kudu_core.common.types.types import TYPE_BOOL, ColumnType
@@ -41,6 +43,10 @@ LARGEST_OFFSET = 0x7FFF_FFFF
 """Of the cells of a variable column: what int32 offsets address."""
 LENGTH_BYTES = 4
 _RESERVED = (".", ":", "[")
+Bits: TypeAlias = npt.NDArray[np.uint8]
+"""A bitmap."""
+I32Array: TypeAlias = npt.NDArray[np.int32]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
 _t = pa.types
 
 
@@ -147,6 +153,16 @@ def _is_list(type_: pa.DataType) -> bool:
     )
 
 
+def entries_of(type_: pa.DataType) -> pa.Field:
+    """What a map is a list of.  How its type calls key and value is not stored, and says nothing.
+
+    >>> entries_of(pa.map_(pa.string(), pa.int8()))
+    pyarrow.Field<entries: struct<key: string not null, value: int8> not null>
+    """
+    fields = [type_.key_field.with_name("key"), type_.item_field.with_name("value")]
+    return pa.field("entries", pa.struct(fields), False)
+
+
 # ------------------------------------------------------------------------------ a tree of a type
 
 
@@ -203,7 +219,7 @@ class _Builder:
         self, name: str, type_: pa.DataType, storage: pa.DataType, nullable: bool, depth: int, listed: bool
     ) -> ListNode:
         if _t.is_map(storage):
-            entry = pa.field("", pa.struct([storage.key_field, storage.item_field]), False)
+            entry = entries_of(storage)
         else:
             entry = storage.value_field
         size = (storage.list_size or None) if _t.is_fixed_size_list(storage) else None
@@ -337,12 +353,16 @@ __all__ = [
     "LENGTH_BYTES",
     "MAX_DEPTH",
     "MAX_LEAVES",
+    "Bits",
+    "Bytes",
     "FlatNode",
+    "I32Array",
     "ListNode",
     "NestedLeaf",
     "NestedNode",
     "StructNode",
     "check_size",
+    "entries_of",
     "is_nested",
     "leaves_of",
     "storage_of",

@@ -8,6 +8,7 @@ import re
 import pyarrow as pa
 import pytest
 
+from kudu_core.common.types.nested_casts import nested_cast
 from kudu_core.common.types.nested_layout import is_nested, layout_of
 from kudu_core.common.types.nested_nodes import MAX_DEPTH, MAX_LEAVES
 from kudu_core.errors import InvalidArgument
@@ -137,3 +138,16 @@ def test_leaves_have_a_limit() -> None:
         many = pa.struct([F(name, many) for name in "abcdefghij"])
     with pytest.raises(InvalidArgument, match="more than 10,000 stored columns"):
         layout_of("a", many, True)
+
+
+def test_how_a_type_calls_the_parts_of_a_map_says_nothing() -> None:
+    """Arrow forgets it where a type is written down."""
+    inner = pa.struct([("x", pa.int32())])
+    named = pa.map_(pa.field("word", pa.string(), False), pa.field("sense", inner))
+    plain = pa.map_(pa.string(), inner)
+    layouts = [layout_of("m", type_, True) for type_ in (named, plain)]
+    assert layouts[0].leaves == layouts[1].leaves
+    other = pa.map_(pa.field("a", pa.large_string(), False), pa.field("b", inner))
+    for wanted in (named, plain):
+        made = nested_cast(pa.array([[("k", {"x": 1})], None], other), wanted, "m")
+        assert made.type == wanted and made.to_pylist() == [[("k", {"x": 1})], None]

@@ -136,3 +136,18 @@ def test_times_and_nulls_inside_of_nested_columns(spark: SparkSession, tmp_path:
         assert sorted(row["k"] for row in ks.scan(spark, path, ["k"], where).collect()) == keys, where
     given = spark.read.format("kudu_core").option("where", '[["n", ">=", "2024-07-03T00:00:00"]]').load(path)
     assert given.count() == 2
+
+
+def test_a_field_that_was_added_within_a_list_and_a_map(spark: SparkSession, tmp_path: Path) -> None:
+    inner = pa.struct([("x", pa.int32())])
+    schema = pa.schema([("k", pa.int64()), ("v", pa.list_(inner)), ("m", pa.map_(pa.string(), inner))])
+    with kc.create_table(tmp_path / "t", schema, "k") as table:
+        table.insert([{"k": 1, "v": [{"x": 1}, None], "m": {"a": {"x": 2}}}])
+        table.flush()
+        table.alter(add=[pa.field("v[].y", pa.string()), pa.field("m[].value.z", pa.list_(pa.int8()))])
+        table.insert([{"k": 2, "v": [{"y": "new"}], "m": {"b": {"z": [1]}}}])
+    first, second = ks.scan(spark, tmp_path / "t").orderBy("k").collect()
+    assert [None if e is None else e.asDict() for e in first["v"]] == [{"x": 1, "y": None}, None]
+    assert first["m"]["a"].asDict() == {"x": 2, "z": None}
+    assert second["v"][0].asDict() == {"x": None, "y": "new"}
+    assert second["m"]["b"].asDict() == {"x": None, "z": [1]}
