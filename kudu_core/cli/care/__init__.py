@@ -1,0 +1,1 @@
+"""Commands that look after a table: maintenance, checks, backups, what goes on in it."""

@@ -1,0 +1,1 @@
+"""``inspect``: stored files, byte for byte."""

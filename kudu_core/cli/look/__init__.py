@@ -1,0 +1,1 @@
+"""Commands that read: rows, changes, and what a table is made of."""
