@@ -39,7 +39,7 @@ def _facts(table: Table, as_json: bool) -> dict[str, Any]:
         "primary_key": list(table.primary_key),
         "columns": len(table.schema),
         "rows": table.count(),
-        "partitions": str(table.partitions),
+        "partitions": str(table.partitions).removeprefix("<PartitionSchema ").removesuffix(">"),
         **{name: numbers[name] for name in ("tablets", "rowsets", "disk_bytes", "memory_rows", "log_bytes")},
         "oldest_timestamp": numbers["oldest_ts"],
         "newest_timestamp": numbers["newest_ts"],
@@ -52,7 +52,7 @@ def _facts(table: Table, as_json: bool) -> dict[str, Any]:
         facts["primary_key"] = ", ".join(facts["primary_key"])
         facts["tags"] = ", ".join(facts["tags"]) or "none"
         del facts["options"]
-        facts.update({f"option {name}": value for name, value in given.items()})
+        facts.update(given)
     return facts
 
 

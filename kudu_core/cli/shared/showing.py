@@ -42,7 +42,7 @@ def show_document(document: Mapping[str, Any], as_json: bool) -> None:
         return
     table = _plain_table(("", ""), header=False)
     for name, value in document.items():
-        table.add_row(_text(name.replace("_", " ")), _text(_shown(value)))
+        table.add_row(_text(name), _text(_shown(value)))
     _show(table)
 
 
@@ -116,6 +116,7 @@ def _plain_table(names: Iterable[str], header: bool = True, numbers: Iterable[st
 def _show(table: Table) -> None:
     out = console()
     if not sys.stdout.isatty():
+        out.width = 100_000  # no terminal, so nothing is cut
         out.width = max(20, out.measure(table).maximum)
     out.print(table)
 
