@@ -88,7 +88,6 @@ def _asked(table: Table, given: dict[str, Any]) -> dict[str, Any]:
 
 def _range_types(table: Table) -> list[Any]:
     """Types of the columns by which the table is cut into ranges; none where it is not."""
-    dimension = table.partitions.range
-    if dimension is None:
-        return []
-    return [table.schema.field(name).type for name in dimension.columns]
+    partitions = table.partitions
+    names = dict(zip(partitions.key_ids, table.primary_key, strict=True))
+    return [table.schema.field(names[column_id]).type for column_id in partitions.range_ids]

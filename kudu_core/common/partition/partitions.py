@@ -87,7 +87,7 @@ class PartitionSchema:
         self.hashes = hashes
         self.range_ids = range_ids
         self.ranges = ranges
-        self._key_ids = schema.key_ids
+        self.key_ids = schema.key_ids
         self._key_codec = schema.key_codec
         self._columns: dict[int, StoredColumn] = {c.id: c for c in schema.key_columns}
         self._range_codec = self._codec(range_ids) if range_ids else None
@@ -259,10 +259,10 @@ class PartitionSchema:
     @cached_property
     def router(self) -> KeyRouter | None:
         """``route`` of one encoded key; None where the key has too many columns for it."""
-        if len(self._key_ids) > MAX_ROUTED_COLUMNS:
+        if len(self.key_ids) > MAX_ROUTED_COLUMNS:
             return None
-        place = {column_id: i for i, column_id in enumerate(self._key_ids)}
-        types = [self._columns[i].type for i in self._key_ids]
+        place = {column_id: i for i, column_id in enumerate(self.key_ids)}
+        types = [self._columns[i].type for i in self.key_ids]
         cuts, owner = self._cuts
         ends = cuts.offsets.tolist()
         return KeyRouter(
@@ -302,12 +302,12 @@ class PartitionSchema:
             return [] if keybounds.is_empty((lower, upper)) else [0]
         terms = tuple(terms)
         bounds = keybounds.intersect(
-            (lower, upper), keybounds.bounds_of(self._key_codec, self._key_ids, terms)
+            (lower, upper), keybounds.bounds_of(self._key_codec, self.key_ids, terms)
         )
         if keybounds.is_empty(bounds):
             return []
         shared = keybounds.equal_prefix(self._key_codec, bounds)
-        fixed = dict(zip(self._key_ids, shared, strict=False))
+        fixed = dict(zip(self.key_ids, shared, strict=False))
         choices = [bucket_choices(h, self._columns, terms, fixed) for h in self.hashes]
         places: Sequence[int] = range(self._buckets)
         if any(choice is not None for choice in choices):
@@ -327,9 +327,9 @@ class PartitionSchema:
         codec = self._range_codec
         if codec is None:
             return [0]
-        known = keybounds.lifted(self._key_codec, self._key_ids, bounds)
+        known = keybounds.lifted(self._key_codec, self.key_ids, bounds)
         wanted = keybounds.bounds_of(codec, self.range_ids, terms, known)
-        if self._key_ids[: len(self.range_ids)] == self.range_ids:
+        if self.key_ids[: len(self.range_ids)] == self.range_ids:
             wanted = keybounds.intersect(wanted, keybounds.projected(self._key_codec, codec, bounds))
         if keybounds.is_empty(wanted):
             return []
