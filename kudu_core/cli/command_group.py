@@ -12,7 +12,7 @@ import click
 
 from kudu_core import __version__
 from kudu_core.cli.registry import COMMANDS
-from kudu_core.cli.shared.failures import exit_code, told
+from kudu_core.cli.shared.failures import ReaderGone, exit_code, told
 
 
 class CommandGroup(click.Group):
@@ -47,7 +47,15 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def main(  # type: ignore[override]
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise ReaderGone from None
+        return done
+
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
@@ -62,7 +70,6 @@ class CommandGroup(click.Group):
             warnings.showwarning = _show_warning
             try:
                 code = super().main(given, prog_name, complete_var, standalone_mode=False, **extra)
-                sys.stdout.flush()
             except BaseException as error:
                 code = exit_code(error)
                 if debug and not isinstance(error, SystemExit | click.ClickException):

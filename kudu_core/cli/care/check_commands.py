@@ -25,7 +25,8 @@ def verify_command(ctx: click.Context, path: str, storage: tuple[str, ...], as_j
             found = table.verify()
     except Corruption as damage:
         if as_json:
-            show_document({"sound": False, "file": damage.path, "offset": damage.offset, "reason": damage.reason}, True)
+            where = {"file": damage.path, "offset": damage.offset, "reason": damage.reason}
+            show_document({"sound": False, **where}, True)
         click.echo(f"kudu_core: damaged: {line_of(damage)}; docs/repair.md says what to do", err=True)
         ctx.exit(DAMAGED)
     facts: dict[str, Any] = {"sound": True, **asdict(found)}

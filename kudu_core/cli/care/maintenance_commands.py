@@ -51,8 +51,9 @@ def gc_command(path: str, storage: tuple[str, ...], timeout_s: float, as_json: b
 
 
 def _do(
-    what: str, work: Callable[[Table], None], path: str, storage: tuple[str, ...], timeout_s: float, as_json: bool
-) -> None:
+    what: str, work: Callable[[Table], None], path: str, storage: tuple[str, ...], timeout_s: float,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Do it, and say what was there before and is there now."""
     with writer(path, storage, timeout_s) as table:
         [before] = table.stats().to_pylist()
@@ -63,4 +64,5 @@ def _do(
     if as_json:
         show_document(changed, as_json)
     else:
-        show_document({name: f"{each['before']:,} → {each['after']:,}" for name, each in changed.items()}, as_json)
+        shown = {name: f"{each['before']:,} → {each['after']:,}" for name, each in changed.items()}
+        show_document(shown, as_json)

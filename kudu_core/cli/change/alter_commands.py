@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @takes_path
-@click.option("--add", multiple=True, metavar="NAME:TYPE", help="A new column; --default and --not-null of it.")
+@click.option("--add", multiple=True, metavar="NAME:TYPE", help="A new column.")
 @click.option("--drop", multiple=True, metavar="NAME", help="A column that goes.")
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Another name of a column.")
 @click.option("--type", "types", multiple=True, metavar="NAME=TYPE", help="Another type: docs/alter.md.")

@@ -16,7 +16,7 @@ from kudu_core.cli.shared.typed_text import bounds_of, names_of, options_of, pai
 @takes_path
 @click.option("--like", metavar="FILE", help="Take the schema of this file or folder, and no rows.")
 @click.option("--format", "kind", help="The format of that file, where its name does not tell.")
-@click.option("--column", "columns", multiple=True, metavar="NAME:TYPE", help="A column, as often as need be.")
+@click.option("--column", "columns", multiple=True, metavar="NAME:TYPE", help="A column; repeat it.")
 @click.option("--key", required=True, metavar="NAMES", help="Columns of the primary key, with commas.")
 @click.option("--hash", "hashes", multiple=True, metavar="NAMES=N", help="Tablets by hash: day,host=8.")
 @click.option("--range", "ranges", multiple=True, metavar="NAMES=JSON",

@@ -29,7 +29,7 @@ REFUSED_SHOWN = 10
 @click.argument("files", nargs=-1, required=True)
 @click.option("--operation", type=click.Choice(OPERATIONS), default="insert", show_default=True)
 @click.option("--format", "kind", help="parquet, csv, jsonl, arrow, delta or lance; else by the name.")
-@click.option("--skip-refused", is_flag=True, help="Apply what can be applied; exit code 1 if rows were refused.")
+@click.option("--skip-refused", is_flag=True, help="Apply what can be; exit code 1 if rows were refused.")
 @click.option("--txn", metavar="NAME:NUMBER", help="Name the write: a repetition of it does nothing.")
 @waits
 @answers

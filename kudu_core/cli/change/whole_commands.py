@@ -106,7 +106,7 @@ def rename_command(path: str, storage: tuple[str, ...], target: str, as_json: bo
 @_yes
 @answers
 def drop_command(path: str, storage: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Remove a table, with all its history.  What lies in its folder and is not its own stays, and is named."""
+    """Remove a table, with all its history.  What is not its own stays in its folder, and is named."""
     from kudu_core.table.lifecycle.manage.drop_table import drop_table
 
     confirm(f"Remove the table {path} and all its history?", yes)

@@ -28,8 +28,10 @@ SHOWN = 2000
 def inspect_command(
     ctx: click.Context, path: str, storage: tuple[str, ...], as_hex: bool, offset: int | None, as_json: bool
 ) -> None:
-    """Show what the bytes of a stored file are; PATH is a TABLE, a MANIFEST, a segment of the log, COMMITTED, a
-    .rows or a .delta file.  Of a table's folder: which files there are.
+    """Show what the bytes of a stored file are.
+
+    PATH is a TABLE, a MANIFEST, a segment of the log, COMMITTED, a .rows or a .delta file; of a table's
+    folder it is shown which files there are.
 
     Nothing is written and no lock is taken.  Exit code 3 where a checksum is not right.
     """

@@ -45,7 +45,7 @@ def manifest_spans(data: bytes, path: str) -> Iterator[Span]:
 
 def table_spans(data: bytes, path: str) -> Iterator[Span]:
     """The header, and the JSON as it stands."""
-    magic, version, flags, length, crc, _ = ENVELOPE_HEADER.unpack_from(data)
+    _, version, flags, length, crc, _ = ENVELOPE_HEADER.unpack_from(data)
     problem = None
     try:
         parse_state(data, path)

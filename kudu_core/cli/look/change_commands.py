@@ -76,8 +76,8 @@ def changes_command(
         _show(feed, feed.schema, as_json)
         if not follow:
             return
-        for feed in _feeds(table, feed.until, interval_s, names, where, net, images):
-            _show(feed, feed.schema, as_json, only_rows=True)
+        for news in _feeds(table, feed.until, interval_s, names, where, net, images):
+            _show(news, news.schema, as_json, only_rows=True)
 
 
 def _feeds(

@@ -57,7 +57,9 @@ def _nested(cells: Sequence[Any], type_: pa.DataType) -> pa.Array:
     missing = pa.array([cell is None for cell in cells], pa.bool_())
     if pa.types.is_struct(type_):
         fields = list(type_)
-        arrays = [array_of_json([None if c is None else c.get(f.name) for c in cells], f.type) for f in fields]
+        arrays = [
+            array_of_json([None if c is None else c.get(f.name) for c in cells], f.type) for f in fields
+        ]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=missing)
     flat = [element for cell in cells if cell is not None for element in cell]
     ends = [0]

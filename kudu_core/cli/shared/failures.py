@@ -17,6 +17,11 @@ DAMAGED: Final = 3
 INTERRUPTED: Final = 130
 
 
+class ReaderGone(BaseException):
+    """Whoever read stdout has closed it.  Not ``BrokenPipeError``, of which click makes an exit code of its
+    own."""
+
+
 class BadUsage(click.UsageError):
     """Arguments that cannot be understood; exit code 2."""
 
@@ -29,7 +34,7 @@ def exit_code(error: BaseException) -> int:
         return error.code if isinstance(error.code, int) else FAILED
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, ReaderGone | BrokenPipeError):
         return BROKEN_PIPE
     if isinstance(error, click.ClickException):
         return error.exit_code
@@ -41,7 +46,7 @@ def told(error: BaseException) -> None:
 
     What is neither ours nor the system's is a defect, and is said to be one.
     """
-    if isinstance(error, click.exceptions.Exit | SystemExit | BrokenPipeError):
+    if isinstance(error, click.exceptions.Exit | SystemExit | ReaderGone | BrokenPipeError):
         return
     if isinstance(error, KeyboardInterrupt | click.Abort):
         say("interrupted")
@@ -57,7 +62,7 @@ def line_of(error: BaseException) -> str:
     if isinstance(error, Locked):
         who = f"process {error.pid} on {error.host}" if error.pid is not None else "another process"
         return (
-            f"{error.path} is open for writing by {who}: close it there, or wait for it with --timeout SECONDS"
+            f"{error.path} is open for writing by {who}: close it there, or wait with --timeout SECONDS"
         )
     if isinstance(error, OSError) and not isinstance(error, KuduError):
         what = f"{error.filename}: " if error.filename is not None else ""

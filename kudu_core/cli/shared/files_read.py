@@ -228,14 +228,16 @@ def _batch_of(rows: Sequence[dict[str, Any]], schema: pa.Schema, path: str, firs
         if not row.keys() <= set(schema.names):
             new = next(name for name in row if name not in schema.names)
             raise InvalidArgument(f"{path}, row {number}: the first rows have no column {new!r}")
+    where = f"{path}, from row {first} on"
     columns = [
-        _converted(array_of_json, [row.get(field.name) for row in rows], field, f"{path}, from row {first} on")
-        for field in schema
+        _converted(array_of_json, [row.get(field.name) for row in rows], field, where) for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _converted(convert: Callable[[Any, pa.DataType], pa.Array], cells: Any, field: pa.Field, where: str) -> Any:
+def _converted(
+    convert: Callable[[Any, pa.DataType], pa.Array], cells: Any, field: pa.Field, where: str
+) -> pa.Array:
     try:
         return convert(cells, field.type)
     except (ValueError, TypeError, AttributeError, pa.ArrowException) as error:

@@ -64,12 +64,9 @@ def _decimal(cell: Decimal) -> str:
 
 
 def _is_binary(type_: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(type_)
-        or pa.types.is_large_binary(type_)
-        or pa.types.is_binary_view(type_)
-        or pa.types.is_fixed_size_binary(type_)
-    )
+    of = pa.types
+    kinds = (of.is_binary, of.is_large_binary, of.is_binary_view, of.is_fixed_size_binary)
+    return any(is_kind(type_) for is_kind in kinds)
 
 
 def _of_extension(column: pa.Array, type_: pa.BaseExtensionType) -> list[Any]:

@@ -50,7 +50,9 @@ def _bar(what: str, unit: str, total: int | None) -> tuple[Any, Any]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    counts = [TextColumn("{task.completed:,.0f} " + unit), TextColumn("{task.fields[rate]}/s")] if unit else []
+    counts = [TextColumn("{task.completed:,.0f} " + unit), TextColumn("{task.fields[rate]}/s")]
+    if not unit:
+        counts = []
     ends = [BarColumn(bar_width=20)] if total is not None else []
     bar = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), *ends, *counts, TimeElapsedColumn(),

@@ -21,7 +21,7 @@ def takes_path(function: Function) -> Function:
         function,
         click.argument("path"),
         _STORAGE,
-        click.option("--debug", is_flag=True, help="Show Python's traceback of an error.", expose_value=False),
+        DEBUG,
     )
 
 
@@ -45,6 +45,9 @@ def takes_moment(function: Function) -> Function:
     )(function)
 
 
+DEBUG = click.option(
+    "--debug", is_flag=True, help="Show Python's traceback of an error.", expose_value=False
+)
 _STORAGE = click.option(
     "--storage-option", "storage", multiple=True, metavar="NAME=VALUE", help="Of an object store's client."
 )
