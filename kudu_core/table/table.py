@@ -207,8 +207,8 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         return maintain_now(self._handle.for_writing(), budget_s)
 
     def gc(self) -> None:
-        """Drop the history that ``history_retention_s`` and pinned snapshots no longer keep, and the files
-        that nothing names and nobody can be reading any more.
+        """Drop the history that ``history_retention_s`` and pinned snapshots no longer keep, the files that
+        nothing names and nobody can be reading any more, and what the log has of changes that are in files.
 
         >>> stock.gc()
         """

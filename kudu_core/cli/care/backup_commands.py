@@ -16,8 +16,11 @@ from kudu_core.cli.shared.typed_text import storage_of
 @click.command()
 @takes_path
 @click.argument("folder")
-@click.option("--since", metavar="LAST",
-              help='"last": only what changed since the last backup there; or the timestamp of one.')  # fmt: skip
+@click.option(
+    "--since",
+    metavar="LAST",
+    help='"last": only what changed since the last backup there; or the timestamp of one.',
+)
 @answers
 def backup_command(
     path: str, storage: tuple[str, ...], folder: str, since: str | None, as_json: bool

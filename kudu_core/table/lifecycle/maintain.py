@@ -59,10 +59,12 @@ def compact_now(engine: Engine, *, full: bool, progress: Any = None) -> None:
 
 
 def collect_now(engine: Engine) -> None:
-    """History that nothing keeps goes, and then the files that nobody reads any more."""
-    assert engine.compactions is not None
+    """History that nothing keeps goes, then the files that nobody reads any more, and what the log has of
+    changes that are in files."""
+    assert engine.compactions is not None and engine.maintenance is not None
     engine.compactions.collect_history()
     engine.compactions.collect_garbage()
+    engine.maintenance.truncate_log(to_the_end=True)
 
 
 def maintain_now(
