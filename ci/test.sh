@@ -12,13 +12,13 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 ROOMS=(
-    kernels common sql cfile wal fs rowset tablet table table_doors page
+    kernels common sql cfile wal fs rowset tablet table table_doors page cli
     stories crash interrupts hostile compat model objects spark lint bench
 )
 # The same beside each other, and lint and types; the longest first, so that all lanes end at about one time.
 QUEUE=(
     spark table table_doors crash checks bench lint stories hostile objects tablet
-    interrupts kernels rowset sql cfile page common fs wal compat model
+    interrupts kernels rowset sql cfile page cli common fs wal compat model
 )
 # The largest room is two parts: what is apart of it.
 DOORS=(

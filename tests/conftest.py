@@ -24,7 +24,7 @@ __all__ = ["disk", "make", "others", "path", "small_segments", "table"]
 
 HERE = Path(__file__).parent
 ROOMS = (
-    "kernels", "common", "sql", "cfile", "wal", "fs", "rowset", "tablet", "table", "page",
+    "kernels", "common", "sql", "cfile", "wal", "fs", "rowset", "tablet", "table", "page", "cli",
     "stories", "crash", "interrupts", "hostile", "compat", "model", "objects", "spark", "lint",
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from kudu_core.cli.registry import COMMANDS
 from tests.lint.package.sources import over, parsed, walk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,7 @@ FLOORS = [
     {"table"},
     {"engines", "web"},
     {"cli", "spark"},  # spark: what users import, engines/spark under its public name
+    {"__main__"},
     {"__init__"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -112,6 +114,8 @@ ENTRY_POINTS = {
     "kudu_core.engines.statements.run_statement": "likewise",
     "kudu_core.engines.telemetry.otel": "users import it",
     "kudu_core.engines.telemetry.prometheus": "users import it",
+    "kudu_core.__main__": "python -m kudu_core",
+    **{f"kudu_core.cli.{module}": "commands, found by the registry" for module, _ in COMMANDS.values()},
 }
 
 
@@ -164,6 +168,13 @@ INSIDE: dict[str, list[set[str]]] = {
         {"table"},
         {"entry"},
         {"jobs", "repair"},
+    ],
+    "cli": [
+        {"registry", "entry_point"},
+        {"shared"},
+        {"command_group"},
+        {"look", "inside"},
+        {"change", "care"},
     ],
 }
 """The packages of a room, lowest floor first; those on one floor do not know each other."""

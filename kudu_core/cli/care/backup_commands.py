@@ -16,11 +16,8 @@ from kudu_core.cli.shared.typed_text import storage_of
 @click.command()
 @takes_path
 @click.argument("folder")
-@click.option(
-    "--since",
-    metavar="LAST",
-    help='"last": only what changed since the last backup there; or the timestamp of one.',
-)
+@click.option("--since", metavar="LAST",
+              help='Only what changed since "last", the last backup there, or a timestamp.')  # fmt: skip
 @answers
 def backup_command(
     path: str, storage: tuple[str, ...], folder: str, since: str | None, as_json: bool

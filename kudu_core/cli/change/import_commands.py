@@ -45,10 +45,11 @@ def import_command(
     """
     from kudu_core.cli.shared.files_read import source_of
 
+    named = _txn_of(txn)
     with writer(path, storage, timeout_s) as table, Meter(operation) as meter:
         sources = [source_of(file, kind, table.schema) for file in files]
         rows = _one_stream(sources, table.schema, meter)
-        result = _write(table, operation, rows, "return" if skip_refused else "raise", _txn_of(txn))
+        result = _write(table, operation, rows, "return" if skip_refused else "raise", named)
     answer: dict[str, Any] = {
         "rows": meter.count, "inserted": result.inserted, "updated": result.updated,
         "deleted": result.deleted, "ignored": result.ignored, "refused": result.refused,

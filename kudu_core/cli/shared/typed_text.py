@@ -59,7 +59,7 @@ def value_of(text: Any, type_: pa.DataType, what: str) -> Any:
             hint = "; write it as 2026-01-31T12:00:00" + ("Z, with its zone" if type_.tz else "")
         elif "binary" in str(type_):
             hint = "; write it in base64"
-        raise BadUsage(f"{what}: {given!r} is not a {type_}{hint}") from None
+        raise BadUsage(f"{what}: {given!r} does not fit {type_}{hint}") from None
 
 
 def key_of(words: Sequence[str], schema: pa.Schema, names: Sequence[str]) -> tuple[Any, ...]:
@@ -110,18 +110,16 @@ def pairs_of(words: Iterable[str], what: str) -> dict[str, str]:
 
 
 def options_of(words: Iterable[str]) -> dict[str, Any]:
-    """Options of a table: ``history_retention_s=86400``, ``durability=group``, ``none`` for None."""
+    """Options of a table: ``history_retention_s=86400``, ``durability=group``, ``null`` for None."""
     return {name: _loose(value) for name, value in pairs_of(words, "--option").items()}
 
 
 def _loose(text: str) -> Any:
-    if text.lower() in ("none", "null"):
-        return None
     try:
         number = json.loads(text)
     except ValueError:
         return text
-    return number if isinstance(number, int | float) else text
+    return number if number is None or isinstance(number, int | float) else text
 
 
 def names_of(text: str | None) -> list[str] | None:
