@@ -44,7 +44,7 @@ class TableReads(HandleOwner):
         age_s = handle.refresh_s
         if age_s is not None and handle.now_s() - handle.refreshed_s >= age_s:
             handle.current()  # the look before saves most reads the call
-        if stands_for := handle.get_is_due():
+        if stands_for := next(handle.gets_due):
             return points.get_timed(handle, key, columns, at, stands_for)
         return points.get(handle, key, columns, at)
 

@@ -66,7 +66,7 @@ class Handle:
         self.now_s = Clock().monotonic_s if engine is None else engine.clock.monotonic_s
         self.refreshed_s = began_s
         """When the look began by which a reader has its state."""
-        self.get_is_due = sampling()
+        self.gets_due = sampling()
         """Asked before each read of one row: for how many its time stands, 0: it is not measured."""
         self._reopen = reopen
         self._origin = origin
@@ -258,6 +258,7 @@ class Handle:
                     engine.pins.floor = floor
                     fresh.pool, engine.pool = engine.pool, fresh.pool
                     fresh.pins = engine.pins
+                    engine.call_times.slow_s = fresh.call_times.slow_s
                     fresh.call_times = engine.call_times
                     self.engine = self._held[0] = fresh
                     self.refreshed_s = began_s

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from kudu_core.common.idempotence.writers import CHECK, Txn, check_txn
 from kudu_core.common.rows.pandas_frames import is_pandas_frame, of_pandas
-from kudu_core.common.run.measure.call_times import now_s
+from kudu_core.common.run.measure.call_times import FAST_S, now_s
 from kudu_core.common.run.measure.work import under_way
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.types import TYPE_BOOL
@@ -78,7 +78,9 @@ def write_rows(
     wait: bool = True,
 ) -> WriteResult:
     """Rows, or keys, with one operation."""
-    began_s = now_s()
+    call_times = engine.call_times
+    stands_for = next(call_times.writes_due)
+    began_s = now_s() if stands_for or call_times.times_all else 0.0
     few = None
     if txn is None:
         few = _few(data)
@@ -94,12 +96,14 @@ def write_rows(
         if done is not None and on_error == "return":
             done = replace(done, errors=none_refused(engine.schema, on_error))
         if done is not None:
-            engine.call_times.wrote(began_s, done)
+            if began_s and (stands_for or now_s() - began_s > FAST_S):
+                call_times.wrote(began_s, done, stands_for, sampled=not call_times.times_all)
             return done
+    began_s = began_s or now_s()
     token = _checked(engine, on_error, txn, on_repeat)
     parts = conform_calls(engine.schema, operation, data)
     done = write_parts(engine, parts, given=data, on_error=on_error, txn=token, wait=wait)
-    engine.call_times.wrote(began_s, done)
+    call_times.wrote(began_s, done, stands_for)
     return done
 
 

@@ -1,13 +1,14 @@
 """How long the calls of an open table take, and those that were slow, for ``logging``.
 
 To look at the clock twice and to count costs a fifth of a point read, so only one of ``SAMPLED`` reads of
-one row is measured, and stands for all of them.  Writes are all measured, of fast ones as few counted.
+one row is measured, and stands for all of them; likewise of writes of few rows that wait for no disk.  Other
+writes, and scans, are all measured; of those that are fast, as few are counted.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, cycle, repeat
 from typing import Protocol, TypeVar
 
@@ -16,13 +17,14 @@ from kudu_core.common.run.measure.histogram import Histogram, Times
 from kudu_core.events import Ended, Event
 
 CALLS = ("get", "scan", "write")
-SAMPLED = 64
+SAMPLED = 256
 """One of so many calls is counted, and counts as so many; of the first so many each."""
 FAST_S = 0.001
 """Writes that take longer are all counted."""
 
 now_s = Clock.monotonic_s
 _log = logging.getLogger("kudu_core.slow")
+_log.addHandler(logging.NullHandler())  # who has set up no logging sees nothing
 
 
 class Written(Protocol):
@@ -45,13 +47,17 @@ B = TypeVar("B", bound=ReadBatch)
 class CallTimes:
     """Of one open table, from any thread."""
 
-    def __init__(self, path: str, slow_s: Callable[[], float | None]) -> None:
+    def __init__(self, path: str, slow_s: float | None, *, times_all: bool) -> None:
         """``slow_s``: what takes longer is told to the logger ``kudu_core.slow``; None: nothing is."""
         self.path = path
-        self._slow_s = slow_s
+        self.slow_s = slow_s
         self._times = {call: Histogram() for call in CALLS}
         self._get, self._write = self._times["get"], self._times["write"]
-        self._write_is_due = sampling()
+        self._scans_due = sampling()
+        self.writes_due = sampling()
+        """Asked before each write of rows, as ``Handle.gets_due``."""
+        self.times_all = times_all
+        """Whether writes of few rows are all measured, and not only those of which the sampling says so."""
 
     def now(self) -> dict[str, Times]:
         """By call."""
@@ -63,33 +69,35 @@ class CallTimes:
         self._get.add(took_s, times)
         self.look("get", took_s)
 
-    def wrote(self, began_s: float, done: Written) -> None:
-        """A write has ended."""
+    def wrote(self, began_s: float, done: Written, times: int = 1, *, sampled: bool = False) -> None:
+        """A write has ended.  If it was fast it stands for so many, 0: it is not counted; if it was slow for
+        itself, unless others like it are not looked at (``sampled``)."""
         took_s = now_s() - began_s
         if took_s > FAST_S:
-            self._write.add(took_s)
+            self._write.add(took_s, times if sampled else 1)
             self.look("write", took_s, rows=sum(done.counts[:3]))
-            return
-        times = self._write_is_due()
-        if times:
+        elif times:
             self._write.add(took_s, times)
+            self.look("write", took_s, rows=sum(done.counts[:3]))
 
     def scan_of(self, batches: Iterator[B]) -> Iterator[B]:
         """The batches, and at their end how long they took: without the time of who took them."""
         took_s, rows = 0.0, 0
-        while True:
-            began_s = now_s()
-            batch = next(batches, None)
+        began_s = now_s()
+        for batch in batches:
             took_s += now_s() - began_s
-            if batch is None:
-                break
             rows += batch.num_rows
             yield batch
-        self.scanned(took_s, rows)
+            began_s = now_s()
+        took_s += now_s() - began_s
+        stands_for = next(self._scans_due)
+        if took_s > FAST_S or stands_for:
+            self.scanned(took_s, rows, stands_for)
 
-    def scanned(self, took_s: float, rows: int) -> None:
-        """A scan has come to its end; the time of who took the rows is not of it."""
-        self._times["scan"].add(took_s)
+    def scanned(self, took_s: float, rows: int, times: int = 1) -> None:
+        """A scan has come to its end; the time of who took the rows is not of it.  If it was fast it stands
+        for so many."""
+        self._times["scan"].add(took_s, 1 if took_s > FAST_S else times)
         self.look("scan", took_s, rows=rows)
 
     def hear(self, event: Event) -> None:
@@ -100,15 +108,15 @@ class CallTimes:
 
     def look(self, what: str, took_s: float, **counts: object) -> None:
         """Tell of what was slow."""
-        slow_s = self._slow_s()
-        if slow_s is not None and took_s > slow_s:
+        if self.slow_s is not None and took_s > self.slow_s:
             shown = "".join(f" {name}={value}" for name, value in counts.items())
             _log.warning("%s took %.3f s%s path=%s", what, took_s, shown, self.path)
 
 
-def sampling() -> Callable[[], int]:
-    """Asked at each call: for how many it stands, 0: it is not counted.  For any thread."""
-    return chain(repeat(1, SAMPLED), cycle((*repeat(0, SAMPLED - 1), SAMPLED))).__next__
+def sampling() -> Iterator[int]:
+    """Asked at each call: for how many it stands, 0: it is not counted.  A step of C, so any thread may ask;
+    ``next`` of it takes a third of the time of a method."""
+    return chain(repeat(1, SAMPLED), cycle((*repeat(0, SAMPLED - 1), SAMPLED)))
 
 
 __all__ = ["CALLS", "FAST_S", "SAMPLED", "CallTimes", "now_s", "sampling"]

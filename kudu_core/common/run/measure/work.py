@@ -39,6 +39,18 @@ class _Here(threading.local):
 _here = _Here()
 
 
+class Token:
+    """What events have of a work: they may be kept, and what does the work is not to stay with them."""
+
+    __slots__ = ("is_cancelled",)
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
 class Work:
     """One long work.  Its methods may be called by any thread, but for ``with`` and ``over``."""
 
@@ -61,16 +73,17 @@ class Work:
         self.parent = _here.work
         is_part = self.parent is not None and self.parent.operation in WHOLES
         self._counts_for = self.parent if is_part else None
+        self._token = Token()
         self._known: dict[str, Any] = {
             "operation": operation,
             "work_id": next(_ids),
             "parent_id": None if self.parent is None else self.parent.id,
             "tablet_id": tablet_id,
-            "token": self,
+            "token": self._token,
         }
         self._unit, self._total, self._phase, self._done = unit, total, "", 0
         self._reached = 0
-        self._is_cancelled = self._is_telling = False
+        self._is_telling = False
         self._began_s = self._phase_began_s = _now_s()
         self._next_s = self._began_s + PROGRESS_S
         self._mutex = mutex()
@@ -165,13 +178,13 @@ class Work:
 
     def cancel(self) -> None:
         """Ask it to end."""
-        self._is_cancelled = True
+        self._token.cancel()
 
     def check(self) -> None:
         """``Cancelled`` if it, or what it is a part of, is to end."""
         work: Work | None = self
         while work is not None:
-            if work._is_cancelled:
+            if work._token.is_cancelled:
                 raise Cancelled(f"the {work.operation} was cancelled while it was under way")
             work = work.parent
 

@@ -76,6 +76,7 @@ def take_effect(engine: Engine, changed: Mapping[str, Any]) -> None:
     engine.options = engine.tablet_context.options = options
     engine.memory.set_threshold(options)
     engine.writers.set_retention(options.token_retention_s)
+    engine.call_times.slow_s = options.slow_operation_s
     engine.row_writes = None  # the next write makes one, which knows how many rows go to files
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,3 +66,17 @@ def test_the_usual_limit_is_a_second() -> None:
     assert kc.Options().slow_operation_s == 1.0
     with pytest.raises(kc.InvalidArgument, match="slow_operation_s"):
         kc.Options(slow_operation_s=-1)
+
+
+def test_who_has_set_up_no_logging_sees_nothing(path: Path) -> None:
+    """Not even what Python writes to standard error for want of anybody who hears."""
+    script = (
+        "import sys, kudu_core as kc\n"
+        "with kc.create_table(sys.argv[1], [('k', 'int64')], 'k', options={'slow_operation_s': 0}) as t:\n"
+        "    t.insert([{'k': 1}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True, timeout=300,
+        env=os.environ | {"PYTHONPATH": str(Path(kc.__file__).parents[1])},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("", "")
