@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,10 +77,13 @@ def test_a_reader_shows_what_the_writer_has_written_since(make: Make, path: Path
     with kc.open_table(path) as reader, served(reader) as server:
         assert json.loads(ask(server, "/data.json")[2])["tablets"][0]["rows_stored"] == 1
         table.insert({"k": [2]})
-        before = json.loads(ask(server, "/health")[2])
-        assert before["timestamp"] == table.timestamp and 0 <= before["refresh_lag_s"] < 60
         threading.Event().wait(0.15)  # what is shown may be so old
         assert json.loads(ask(server, "/data.json")[2])["tablets"][0]["rows_stored"] == 2
+        table.flush()
+        assert re.search(rb"^kudu_core_rowsets\{.*\} 1$", ask(server, "/metrics")[2], re.M)
+        table.insert({"k": [3]})
+        health = json.loads(ask(server, "/health")[2])
+        assert health["timestamp"] == table.timestamp and 0 <= health["refresh_lag_s"] < 60
 
 
 def test_what_is_shown_is_made_once_for_all_who_ask(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +98,13 @@ def test_what_is_shown_is_made_once_for_all_who_ask(make: Make, monkeypatch: pyt
     assert made == [1]
 
 
+def test_a_path_is_a_label_whatever_its_characters(make: Make, tmp_path: Path) -> None:
+    with served(make(at=tmp_path / 'a"b\\c\nd')) as server:
+        lines = ask(server, "/metrics")[2].decode().splitlines()
+        line = re.compile(r'# TYPE \w+ untyped|\w+\{path="[^"]*a\\"b\\\\c d"\} [-\d.e+]+')
+        assert len(lines) > 20 and all(map(line.fullmatch, lines))
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
 def test_nothing_but_reading_is_answered(make: Make, method: str) -> None:
     with served(make()) as server:
@@ -100,6 +112,9 @@ def test_nothing_but_reading_is_answered(make: Make, method: str) -> None:
         assert status == 405 and headers["allow"] == "GET, HEAD"
         status, headers, body = ask(server, "/health", "HEAD")
         assert status == 200 and not body and int(headers["content-length"]) > 50
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+            raw.sendall(b"HEAD /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            assert b"".join(iter(partial(raw.recv, 65_536), b"")).endswith(b"\r\n\r\n")
 
 
 def test_another_host_name_is_refused(make: Make) -> None:

@@ -21,12 +21,13 @@ def table_of_everything(make: Make, **options: str) -> kc.Table:
     schema = [
         kc.Column("k", pa.int64()),
         kc.Column(HOSTILE, pa.string(), default="</td>"),
-        kc.Column(SPOOFING, pa.float64(), comment="<!-- > not a comment"),
+        kc.Column(SPOOFING, pa.float64(), comment=f"</td>{HOSTILE}"),
     ]
     table = make(schema, ("k",), **options)
     for start in range(ROWSETS):
         rows = list(range(start, 400, ROWSETS))
-        table.insert({"k": rows, HOSTILE: [HOSTILE] * len(rows), SPOOFING: [float(k) for k in rows]})
+        values = [None if k == 40 else float(k) for k in rows]
+        table.insert({"k": rows, HOSTILE: [HOSTILE] * len(rows), SPOOFING: values})
         if start == 1:
             table.update({"k": rows[:10], SPOOFING: [0.0] * 10})  # of rows in memory: older states
         table.flush()

@@ -3,6 +3,7 @@ that was made for it."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,12 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
+from kudu_core.table.report.gather.maintenance_facts_of import maintenance_facts
+from kudu_core.table.report.gather.tablet_facts_of import lanes_of
+from kudu_core.tablet.maintain.merge_policy import RowSetLayout, RowSetStats
+from kudu_core.tablet.maintain.scoring import FLUSH, Operation
 from tests.support.clock import ManualClock
+from tests.support.inside import engine_of
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, opened
 from tests.support.page.reported import HOSTILE, ROWSETS, SPOOFING, TAG, table_of_everything
@@ -78,11 +84,11 @@ def test_columns_are_those_of_stats(known: kc.Table) -> None:
         (row["column"], row["type"], row["bytes"], row["nulls"]) for row in stats
     ]
     k, text, number = data.columns
-    assert (k.key, text.key, text.default, number.comment) == (1, None, "'</td>'", "<!-- > not a comment")
+    assert (k.key, text.key, text.default, number.comment) == (1, None, "'</td>'", f"</td>{HOSTILE}")
     assert k.plain_bytes == number.plain_bytes == 400 * 8
     assert text.plain_bytes == 400 * (len(HOSTILE) + 4) and text.plain_sampled and text.words == 1
     assert sum(k.blocks.values()) == ROWSETS
-    assert number.name == SPOOFING
+    assert (number.name, number.nulls) == (SPOOFING, 1)
 
 
 def test_time_says_what_can_be_read(known: kc.Table) -> None:
@@ -159,11 +165,11 @@ def test_a_report_is_json(known: kc.Table) -> None:
 
 
 def test_an_empty_table_and_dropped_tablets_have_a_report(make: Make) -> None:
-    table = make(partition_by=[kc.RangePartition(["k"], bounds=[(100, 200), (0, 100)])])
+    table = make(partition_by=[kc.RangePartition(["k"], bounds=[(100, None), (0, 100)])])
     data = table.report().data
     assert [t.height for t in data.tablets] == [0.0, 0.0] and data.tablets[0].first_key is None
     assert [t.partition_text for t in sorted(data.tablets, key=lambda t: t.place)] == [
-        "range(k) = [(0), (100))", "range(k) = [(100), (200))",
+        "range(k) = [(0), (100))", "range(k) = [(100), open)",
     ]  # fmt: skip
     table.insert({"k": [1, 150]})
     table.flush()
@@ -212,3 +218,35 @@ def test_a_table_in_an_object_store_has_a_report() -> None:
     found, expected = ([(t.disk_bytes, t.changes) for t in seen.tablets] for seen in (data, mine))
     assert found == expected
     assert "not listed for a reader" in kc.Report(data).html
+
+
+def test_a_rowset_of_one_time_is_told_while_that_can_be_read(path: Path) -> None:
+    clock = ManualClock()
+    options = {"maintenance": "manual", "history_retention_s": 60, "ingest_threshold_rows": 10}
+    schema = {"k": "int64", "v": "int64"}
+    with kc.create_table(path, schema, "k", options=options, _clock=clock) as table:
+        table.insert({"k": list(range(50)), "v": [1] * 50})
+        table.insert({"k": [100]})
+        table.update({"k": [100], "v": [2]})
+        table.flush()  # its older state is what the collection finds
+        assert sum(b.exact for b in table.report().data.activity.bins) == 50 + 1 + 1
+        clock.advance(120)
+        table.gc()
+        activity = table.report().data.activity
+        assert (sum(b.exact + b.spread for b in activity.bins), activity.older) == (0, 51)
+
+
+def test_lanes_go_by_keys_and_one_key_is_enough() -> None:
+    def rowset(number: int, low: bytes, high: bytes) -> RowSetStats:
+        return RowSetStats(number, low, high, 100)
+
+    bounds = [(b"a", b"f"), (b"b", b"c"), (b"c", b"d"), (b"d1", b"e"), (b"f", b"g"), (b"f1", b"h")]
+    layout = RowSetLayout.of([rowset(n, low, high) for n, (low, high) in enumerate(bounds)])
+    assert lanes_of(layout) == [0, 1, 2, 1, 1, 0]
+
+
+def test_a_flush_that_has_failed_is_due_at_once(known: kc.Table) -> None:
+    facts = maintenance_facts(engine_of(known), [Operation(FLUSH, 1, due=float("inf"))], [])
+    [told] = facts.candidates
+    assert told.is_next and told.due > 1e6 and "did not come to its end" in told.reason
+    json.dumps(dataclasses.asdict(facts), allow_nan=False)

@@ -62,8 +62,8 @@ def test_the_order_in_which_all_are_told_is_that_in_which_they_are_chosen(pressu
     """Again and again without what was chosen; at the end stands what is not worth it yet."""
     due = replace(SMALL_FLUSH, tablet_id=3, due=2.0)
     idle = Operation(LOG_GC, -1)
-    told = in_order([idle, due, *ALL], pressure)
-    left, chosen = [idle, due, *ALL], []
+    left = [idle, due, replace(due, tablet_id=4, due=3.0), *ALL]
+    told, chosen = in_order(left, pressure), []
     while (best := choose(left, pressure)) is not None:
         chosen.append(best)
         left.remove(best)
