@@ -19,6 +19,7 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.rows.shown import Seen, damage_in, picked
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.run.measure.call_times import now_s
+from kudu_core.common.schema.nested_rows import RowsSeen
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types import values
 from kudu_core.common.types.foreign import names_of
@@ -45,7 +46,7 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
     engine = handle.engine
     if columns is not None:
         columns = kept(columns)
-    elif at is None and engine.refusal is None and not engine.schema.nested:
+    elif at is None and engine.refusal is None:
         # As ``_get``, whose comments it follows, of the newest whole row in a table of one tablet: the calls
         # that it goes without took as long as finding the row.
         schema = engine.schema
@@ -58,7 +59,8 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
             points, is_typed = view.points, view.types_version == schema.cell_types.version
             if is_typed and (snapshot >= engine.pins.floor or not engine.writer):
                 try:
-                    return points.get(encoded, snapshot, codec.all)
+                    row = points.get(encoded, snapshot, codec.all)
+                    return _rows_seen(engine, None).row(row) if schema.nested and row is not None else row
                 except (NeedsGeneralPath, PageError, FileMissing):
                     pass
     try:
@@ -80,10 +82,11 @@ def get_timed(handle: Handle, key: Any, columns: Any, at: Any, times: int) -> di
 
 def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
     schema = engine.schema
+    codec, nested = schema.row_codec, None
     if schema.nested:
-        return _get_nested(engine, key, columns, at)
-    codec = schema.row_codec
-    if columns is None:
+        nested = _rows_seen(engine, columns)
+        chosen, shape = nested.stored, nested.shape
+    elif columns is None:
         chosen, shape = schema.columns, codec.all
     else:
         chosen = schema.project(columns)
@@ -100,9 +103,12 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
                 # The view has the history since the floor of before it was captured: an operation that drops
                 # more raises the floor first (protocol H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
-                    return None if view is None else view.points.get(encoded, snapshot, shape)
+                    row = None if view is None else view.points.get(encoded, snapshot, shape)
+                    return row if nested is None or row is None else nested.row(row)
             except (NeedsGeneralPath, PageError, SnapshotTooOld):
                 pass
+        if nested is not None:
+            return _get_nested(engine, key, columns, at)
         try:
             return _get_general(engine, schema, key, chosen, snapshot)
         except _Retyped:
@@ -111,6 +117,17 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
             if at is not None or engine.visible_ts <= snapshot:
                 raise
             # The newest snapshot of a moment ago; it fell behind while this thread slept.
+
+
+def _rows_seen(engine: Engine, columns: Sequence[str] | None) -> RowsSeen:
+    """What makes rows with nested columns, by their names, which is kept."""
+    plans = engine.plans_of(engine.schema)
+    asked = "row", *(("",) if columns is None else columns)
+    made: RowsSeen | None = plans.get(asked)
+    if made is None:
+        made = RowsSeen(*picked(engine.schema, columns))
+        plans.put(asked, made)
+    return made
 
 
 def _get_nested(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:

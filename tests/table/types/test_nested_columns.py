@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.types.nested_layout import NestedLayout
 from tests.support.tables import Make
 
 F = pc.field
@@ -44,6 +45,17 @@ def test_python_values_go_in_and_come_out(table: kc.Table) -> None:
     assert table.schema == SCHEMA.set(0, pa.field("k", pa.int64(), False))
     table.upsert({"k": [2], "m": [{"z": 1}]})
     assert table.get(2, ["m", "k"]) == {"m": [("z", 1)], "k": 2}
+
+
+def test_a_point_read_makes_no_arrays(table: kc.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def assembled(layout: NestedLayout, leaves: object) -> None:
+        raise AssertionError("an array of one row takes as long as one of a thousand")
+
+    monkeypatch.setattr(NestedLayout, "assemble", assembled)
+    now = table.timestamp
+    assert table.get(1) == table.get(1, at=now) == ROW
+    assert table.get(2, ["m", "a", "r.q"]) == {"m": [], "a": None, "r.q": 6}
+    assert table.get(3) is None
 
 
 def test_a_field_is_read_by_its_path_and_only_its_leaf(table: kc.Table) -> None:

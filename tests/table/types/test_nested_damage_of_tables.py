@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core._ext.base.status import PageError
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
+from kudu_core.common.schema.nested_rows import RowsSeen
 from kudu_core.common.types.nested_layout import NestedLayout
 from tests.support.tables import Make
 
@@ -31,7 +32,11 @@ def test_a_read_says_so(make: Make, monkeypatch: pytest.MonkeyPatch, read: str, 
     def damaged(layout: NestedLayout, leaves: object) -> pa.Array:
         raise PageError("leaf 'v[]' of a nested column, row 0: a cell has no multiple of 8 bytes", 0)
 
+    def undecided(rows: RowsSeen, stored: object) -> None:
+        raise NeedsGeneralPath
+
     monkeypatch.setattr(NestedLayout, "assemble", damaged)
+    monkeypatch.setattr(RowsSeen, "row", undecided)
     with pytest.raises(kc.Corruption, match=r"v\[\].*no multiple of 8 bytes") as told:
         READS[read](table)
     assert str(table.path) in str(told.value)

@@ -18,6 +18,7 @@ from tests.support.tables import Make
 Row = dict[str, Any]
 State = dict[int, Row]
 KEYS = 12
+UTC = "zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc"
 SHORT, LONG = 10, 1_500
 
 
@@ -129,9 +130,16 @@ class Story:
             key: state[key] for key in asked if key in state
         }
         try:
-            assert (self.table.get(asked[0], at=at) is None) == (asked[0] not in state)
-        except kc.InvalidArgument as error:
-            assert "none of Python's" in str(error)
+            row = self.table.get(asked[0], at=at)
+            assert (row is None) == (asked[0] not in state)
+            cells = {name: many[name][0].as_py() for name in many.column_names[:-1]}
+            assert row is None or repr(row) == repr(cells).replace(*UTC)
+        except (kc.InvalidArgument, OverflowError, ValueError) as error:
+            if not isinstance(error, kc.InvalidArgument):
+                with pytest.raises(kc.InvalidArgument):
+                    self.table.get(asked[0], at=at)
+                return
+            assert "Python's" in str(error)
         name = rng.choice(names)
         some = self.table.scan([name, "k"], at=at).to_table()
         assert dict(zip(some["k"].to_pylist(), cells_of(some[name]), strict=True)) == {
