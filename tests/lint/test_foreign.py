@@ -55,6 +55,7 @@ READING: dict[str, dict[str, str]] = {
         "table/read/short_scan.py": "of what our kernel has written",
     },
     "from_arrow": {
+        "table/backup/restore.py": "of a backup's file, after validate(full=True)",
         "common/rows/conform.py": "columns of a write or of keys",
         "common/where/listed.py": "of what pyarrow has sorted, of a checked list",
         "table/calls/conform.py": "names of operations",

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kudu_core.cfile.columns.reader import ColumnReader
-from kudu_core.cfile.columns.recast_reader import read_as
+from kudu_core.cfile.columns.recast.recast_reader import read_as
 
 if TYPE_CHECKING:
     from kudu_core.cfile.columns.column_list import ColumnList

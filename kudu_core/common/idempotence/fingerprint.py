@@ -21,7 +21,7 @@ import pyarrow.types as pat
 from kudu_core._ext.columns import row_hash
 from kudu_core._ext.keys import hashing
 from kudu_core.common.format.members import integer
-from kudu_core.common.rows.recast_columns import cells_fit, recast_column
+from kudu_core.common.rows.recast.recast_columns import cells_fit, recast_column
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where import expressions

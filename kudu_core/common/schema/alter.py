@@ -23,9 +23,6 @@ from kudu_core.common.schema.schema import Schema, StoredColumn, check_size
 from kudu_core.common.types.widening import changes_cells
 from kudu_core.errors import InvalidArgument, shown
 
-MAX_OLDER = 64
-"""Types that a column was of before."""
-
 
 def altered(
     schema: Schema,
@@ -81,7 +78,9 @@ def altered(
         next_id += len(made)
     check_stored_names(columns)
     columns = ordered(columns, nested, order)
-    after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested))
+    changes = any(column.older and column.older[-1][0] == schema.version for column in columns)
+    cells = schema.version if changes else schema.cells
+    after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested), cells)
     check_size(after)
     return after
 
@@ -91,10 +90,6 @@ def _with_older(before: Schema, column: StoredColumn) -> StoredColumn:
     known = before.by_id[column.id]
     if not changes_cells(known.type, column.type):
         return column
-    if len(column.older) >= MAX_OLDER:
-        raise InvalidArgument(
-            f"column {column.name!r}: it has changed its cells {len(column.older)} times, and no more is kept"
-        )
     return replace(column, older=(*column.older, (before.version, known.type)))
 
 

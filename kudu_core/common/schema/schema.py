@@ -19,9 +19,9 @@ from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.column_names import checked_name, first_repeated, is_unicode, listed_names
 from kudu_core.common.schema.encodings import COMPRESSIONS, encodings_of
 from kudu_core.common.schema.nested_columns import NestedColumn, check_leaves, is_field
+from kudu_core.common.schema.older_types import Older, cell_types, older_json, older_of
 from kudu_core.common.schema.rowcodec import RowCodec
 from kudu_core.common.types import values
-from kudu_core.common.types.cell_types import CellTypes, Older, older_json, older_of
 from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.types.nested_layout import is_nested
 from kudu_core.common.types.types import TYPE_BINARY, ColumnType
@@ -111,13 +111,15 @@ class Schema:
     """The id of the next column to be added: above every id ever given."""
     nested: tuple[NestedColumn, ...] = ()
     """Columns of which users see one where some of ``columns``, one beside the other, are stored."""
+    cells: int = 0
+    """The last version before a change of types by which cells changed; 0: there was none."""
 
     def __post_init__(self) -> None:
         if self.next_id < 0:
             object.__setattr__(self, "next_id", 1 + max((c.id for c in self.columns), default=0))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Schema, (self.version, self.columns, self.key_ids, self.next_id, self.nested)
+        return Schema, (self.version, self.columns, self.key_ids, self.next_id, self.nested, self.cells)
 
     @cached_property
     def by_name(self) -> dict[str, StoredColumn]:
@@ -163,13 +165,13 @@ class Schema:
         return RowCodec(self.columns, self.key_columns, frozenset(self.leaf_of), self.required_leaves)
 
     @cached_property
-    def cell_types(self) -> CellTypes:
-        """Of the columns that have changed their cells."""
-        return CellTypes.of(self.columns)
+    def cell_types(self) -> dict[int, ColumnType]:
+        """By id, of the columns that have changed their cells: of which type they are now."""
+        return cell_types(self.columns)
 
     def renewed(self) -> Schema:
         """The same columns in a table that has no rows yet."""
-        return replace(self, version=1, columns=tuple(replace(c, older=()) for c in self.columns))
+        return replace(self, version=1, cells=0, columns=tuple(replace(c, older=()) for c in self.columns))
 
     @cached_property
     def kept(self) -> dict[Any, Any]:
@@ -288,6 +290,7 @@ class Schema:
             "key": list(self.key_ids),
             "next_id": self.next_id,
             **({"nested": [one.to_json() for one in self.nested]} if self.nested else {}),
+            **({"cells": self.cells} if self.cells else {}),
         }
 
     @staticmethod
@@ -301,7 +304,10 @@ class Schema:
             tuple(map(integer, stored["key"])),
             integer(stored["next_id"], 1, MAX_COLUMN_ID + 1),
             tuple(NestedColumn.from_json(one) for one in stored.get("nested", ())),
+            integer(stored.get("cells", 0), 0, MAX_VERSION),
         )
+        if any(column.older and column.older[-1][0] > schema.cells for column in columns):
+            raise ValueError(f"cells changed after version {schema.cells}, the last one before a change")
         check_leaves(columns, schema.nested)
         if len(schema.by_id) != len(columns) or len(schema.by_name) != len(columns):
             raise ValueError("two columns share an id or a name")

@@ -69,7 +69,7 @@ class DamagedFiles:
                 meta.min_key,
                 meta.max_key,
             )
-            file, unreadable = salvage_rows(self.fs, path, known, schema.by_id, schema.cell_types.types)
+            file, unreadable = salvage_rows(self.fs, path, known, schema.by_id, schema.cell_types)
             self.lost.update(unreadable)
             return file
 
@@ -92,7 +92,7 @@ class DamagedFiles:
         def salvage(path: str) -> RowsFile:
             ref = columns.file
             known = KnownRows(ref.size, ref.footer_crc, self.meta.rows, columns.statistics)
-            return salvage_rows(self.fs, path, known, self.schema.by_id, self.schema.cell_types.types)[0]
+            return salvage_rows(self.fs, path, known, self.schema.by_id, self.schema.cell_types)[0]
 
         file = self._opened(columns.file, RowsFile, salvage)
         there = [i for i in columns.column_ids if file is not None and i in file.columns]
@@ -109,7 +109,7 @@ class DamagedFiles:
         """A file of changes; None: nothing of it can be read."""
 
         def salvage(path: str) -> DeltaFile:
-            types = self.schema.cell_types.types
+            types = self.schema.cell_types
             return salvage_delta(self.fs, path, ref.file.size, ref.file.footer_crc, types)
 
         return self._opened(ref.file, DeltaFile, salvage, changes=ref.entries)
@@ -123,7 +123,7 @@ class DamagedFiles:
             self.damage.append(Damage(ref.name, "the file is missing", **gone))
             return None
         try:
-            types = self.schema.cell_types.types
+            types = self.schema.cell_types
             file = make(self.fs, path, None, size=ref.size, footer_crc=ref.footer_crc, types=types)
         except UNREADABLE as error:
             try:

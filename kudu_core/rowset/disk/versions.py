@@ -185,7 +185,7 @@ class RowSetStores:
         ``columns``: those it has written anew; they supersede older ones.
         """
         count = len(inputs)
-        if [ref.file.name for ref in self.meta.redo[:count]] != [store.ref.file.name for store in inputs]:
+        if not all(map(_is_same_file, self.redo, inputs)):
             raise InternalError("a compaction of deltas that are not the first of their rowset")
         base, meta = self.base, self.meta
         if columns is not None:
@@ -227,3 +227,10 @@ class RowSetStores:
     def _meta_with(self, files: tuple[DeltaStore, ...], durable: int) -> RowSetMeta:
         refs = (*self.meta.redo, *(file.ref for file in files))
         return dataclasses.replace(self.meta, redo=refs, durable=max(durable, self.meta.durable))
+
+
+def _is_same_file(mine: DeltaStore | ChangeLog, given: DeltaStore) -> bool:
+    """Whether it is that store, or the same file, which is read as other types since."""
+    if mine is given or not (isinstance(mine, DeltaStore) and isinstance(given, DeltaStore)):
+        return mine is given
+    return mine.ref.file.name == given.ref.file.name

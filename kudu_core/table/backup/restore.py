@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kudu_core.common.partition.partitions import PartitionSchema
-from kudu_core.common.rows.recast_columns import recast_column
+from kudu_core.common.rows.recast.recast_columns import recast_column
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.measure.work import under_way

@@ -23,7 +23,7 @@ from kudu_core.common.idempotence.fingerprint import (
 from kudu_core.common.idempotence.writers import Txn
 from kudu_core.common.rows.rowblock import ColumnBuffers
 from kudu_core.common.run.pool import Pool
-from kudu_core.common.types.cell_types import forms_of
+from kudu_core.common.schema.older_types import forms_of
 from kudu_core.table.calls.call import Call
 
 HASHED_ROWS = 1 << 17

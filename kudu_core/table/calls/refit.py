@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from kudu_core._ext.rules.decide import NULL_IN_REQUIRED
-from kudu_core.common.rows.recast_columns import column_fits, recast_column
+from kudu_core.common.rows.recast.recast_columns import column_fits, recast_column
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.widening import changes_cells, most_decimal, narrows

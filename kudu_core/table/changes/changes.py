@@ -260,7 +260,7 @@ class Changes(ArrowResult):
                 ends.setdefault(tablet.partition.ordinal, []).append(part)
         schema, needed = self._plan.schema, self._plan.needed
         columns = {c.id: c for c in (*schema.key_columns, *needed)}
-        read = Schema(schema.version, tuple(columns.values()), schema.key_ids, schema.next_id)
+        read = replace(schema, columns=tuple(columns.values()), nested=())
         for parts in ends.values():
             if any(part.dropped_ts is None for part in parts):
                 yield from net_changes(read, parts, drop - 1, drop, self._budget_bytes, unchanged=True)

@@ -5,7 +5,7 @@ next version -> all mutexes -> one log record, durable -> directories of new tab
 Nothing stored is rewritten: files and records name columns by ids, which are never used again.  A file that
 lacks a column reads its fixed default.  A column that the schema lacks is not looked at, and flushes and
 compactions leave it out, unless a scan that was made before may still ask for it.  MemRowSets of the old
-columns are frozen; a type of other cells finds nothing in memory (``altering/cells.py``).
+columns are frozen; a type of other cells finds nothing in memory (``altering/changed_cells.py``).
 
 Memory follows in the order tablets with their partitions, schema, so that whoever reads beside it and has
 the schema has the tablets.  A write whose schema or partitions have changed encodes and routes its rows
@@ -31,7 +31,7 @@ from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.lifecycle.altering.altered_options import options_changed, take_effect
-from kudu_core.table.lifecycle.altering.cells import changes_cells, flush_rest, lanes_of, retype
+from kudu_core.table.lifecycle.altering.changed_cells import changes_cells, flush_before, flush_rest, retype
 from kudu_core.table.lifecycle.altering.demands import Fitted, StatesFit, demands_of, refuse_demands
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
@@ -88,6 +88,9 @@ def _altered(
     options: Any,
 ) -> int:
     started = engine.clock.monotonic_s()
+    engine.check_writable()
+    if change is not None:
+        flush_before(engine, rename, change)
     with engine.altering:
         engine.check_writable()
         schema, partitions = engine.schema, engine.partitions
@@ -109,7 +112,7 @@ def _altered(
         demands = demands_of(engine.schema, schema)
         fitted = Fitted(engine, demands, settings, fit)
         created = [new_tablet(engine, partitions, *entry) for entry in alteration.created]
-        laned = lanes_of(engine, engine.schema, schema)
+        laned = engine.tablets if changes_cells(engine.schema, schema) else ()
         # The new ones too: whoever finds them in memory waits until all is as the record says.
         mutexes = [tablet.mutex for tablet in (*engine.tablets, *created)]
         with HeldLocks([tablet.flush_lane for tablet in laned]), HeldLocks(mutexes):
@@ -201,6 +204,7 @@ def adopt(
     if schema is engine.schema:
         return
     is_of_cells = changes_cells(engine.schema, schema)
+    engine.schema_pins.note_dropped(engine.schema, schema)
     engine.schema = schema
     for tablet in engine.tablets:
         if is_of_cells:

@@ -140,6 +140,7 @@ class Engine:
             log=self._log,
             schema=lambda: self.schema,
             stored=lambda: self.schema_pins.stored(self.schema),
+            types=lambda: self.schema_pins.types(self.schema),
             pool=self.pool,
             check=debug.install_check(),
             fence=self.table_file.fence,

@@ -5,13 +5,14 @@ columns that scans ask for which were made before (protocol A3), and the files o
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kudu_core.common.run.clock import time_of
-from kudu_core.common.run.locks import Claim, reentrant
-from kudu_core.common.schema.schema import Schema
+from kudu_core.common.run.locks import Claim, mutex, reentrant
+from kudu_core.common.schema.schema import Schema, StoredColumn
+from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SnapshotTooOld
 
 
@@ -69,6 +70,23 @@ class SchemaPins:
 
     def __init__(self) -> None:
         self._pinned: set[_Pinned] = set()
+        self._mutex = mutex()
+        self._dropped: dict[int, StoredColumn] = {}
+        """As they were last, those of the dropped columns that lie in some files as another type."""
+
+    def note_dropped(self, before: Schema, after: Schema) -> None:
+        """A newer schema is about to take the place of one."""
+        gone = [c for c in before.columns if c.older and c.id not in after.by_id]
+        if gone:
+            with self._mutex:
+                self._dropped = {**self._dropped, **{column.id: column for column in gone}}
+
+    def types(self, newest: Schema) -> Mapping[int, ColumnType]:
+        """By id, of the columns of ``stored`` that may lie in files as others."""
+        types = newest.cell_types
+        if not self._dropped:
+            return types
+        return {**{i: column.type.value for i, column in self._dropped.items()}, **types}
 
     def pin(self, schema: Schema) -> Claim:
         """While what is returned lives no file is written without the schema's columns; those that were
@@ -80,7 +98,7 @@ class SchemaPins:
         columns = dict(newest.by_id)
         for pinned in self._pinned.copy():
             for column in pinned.schema.columns:
-                columns.setdefault(column.id, column)
+                columns.setdefault(column.id, self._dropped.get(column.id, column))
         if len(columns) == len(newest.columns):
             return newest
         return replace(newest, columns=tuple(columns.values()))

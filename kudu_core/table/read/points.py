@@ -56,7 +56,7 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
         tablet = engine.tablets.only
         if encoded is not None and tablet is not None:
             view = tablet.view
-            points, is_typed = view.points, view.types_version == schema.cell_types.version
+            points, is_typed = view.points, view.types_version == schema.cells
             if is_typed and (snapshot >= engine.pins.floor or not engine.writer):
                 try:
                     row = points.get(encoded, snapshot, codec.all)
@@ -98,7 +98,7 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
             try:
                 tablet = tablet_of_key(engine.tablets, encoded, snapshot)
                 view = None if tablet is None else tablet.view  # and with it its rowsets' files (protocol E4)
-                if view is not None and view.types_version != schema.cell_types.version:
+                if view is not None and view.types_version != schema.cells:
                     return _retyped(engine, key, columns, at)
                 # The view has the history since the floor of before it was captured: an operation that drops
                 # more raises the floor first (protocol H2).  So this look stands for a pin.
@@ -199,7 +199,7 @@ class _Retyped(Exception):
 
 
 def _check_types(schema: Schema, views: Sequence[View]) -> None:
-    if any(view.types_version != schema.cell_types.version for view in views):
+    if any(view.types_version != schema.cells for view in views):
         raise _Retyped
 
 

@@ -28,8 +28,10 @@ from kudu_core.table.stored.tags import TAGS_FLAG, tags_from_json, tags_to_json
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
 
-ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file", flags=TAGS_FLAG)
-IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object", flags=TAGS_FLAG)
+CELLS_FLAG = 2
+"""Some column lies in older files as another type: who does not know that would read it wrongly."""
+ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file", flags=TAGS_FLAG | CELLS_FLAG)
+IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object", flags=ENVELOPE.flags)
 """Of a table in an object store."""
 MAX_BYTES = 512 << 20
 """The parts have limits of their own, which together come to less."""
@@ -123,7 +125,8 @@ class TableState:
             raise NotSupported(
                 f"TABLE would have {HEADER.size + len(body):,} bytes; it has at most {MAX_BYTES:,}"
             )
-        return envelope.around(body, TAGS_FLAG if self.tags else 0)
+        flags = (TAGS_FLAG if self.tags else 0) | (CELLS_FLAG if self.schema.cells else 0)
+        return envelope.around(body, flags)
 
 
 def schemas_kept(schemas: Sequence[Schema]) -> tuple[Schema, ...]:

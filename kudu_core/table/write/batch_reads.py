@@ -137,7 +137,7 @@ class ReadSet:
         for read in self._reads:
             if any(column.id not in engine.schema.by_id for column in read.columns):
                 raise Conflict(f"{engine.path}: a column that the batch has read was dropped; try it again")
-            if engine.schema.cell_types.version != read.schema.cell_types.version:
+            if engine.schema.cells != read.schema.cells:
                 raise Conflict(f"{engine.path}: a column that the batch has read has another type; try again")
             found = newest_rows(engine, read.keys, read.block, read.columns)
             changed = np.flatnonzero(_hashes(read.columns, _cells(read.columns, found), found) != read.hashes)

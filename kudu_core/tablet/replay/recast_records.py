@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kudu_core.common.rows.recast_columns import recast_block
+from kudu_core.common.rows.recast.recast_columns import recast_block
+from kudu_core.common.schema.older_types import types_at
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.cell_types import types_at
 from kudu_core.errors import Corruption
 from kudu_core.tablet.store import records
 from kudu_core.wal import Record
@@ -25,7 +25,7 @@ def decoded(record: Record, schema: Schema, where: str) -> records.Payload:
             if column is not None and column.width != type_.width:
                 reason = f"cells of {column.width} bytes in column {column_id}, then {type_}"
                 raise Corruption(where, 0, reason)
-    types = schema.cell_types.types
+    types = schema.cell_types
     sections = [
         replace(section, block=recast_block(section.block, older, types)) for section in payload.sections
     ]

@@ -7,7 +7,7 @@ a ``Tablet``; this file holds the state that they share and the one door by whic
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from kudu_core.tablet.store.manifest import OpenManifest
 from kudu_core.tablet.view.view import View
 
 if TYPE_CHECKING:
+    from kudu_core.common.types.types import ColumnType
     from kudu_core.fs.api import FileSystem
     from kudu_core.wal.appending import AppendingLog
 
@@ -59,6 +60,8 @@ class TabletContext:
     stored: Callable[[], Schema]
     """The columns that new files hold: those of the newest schema, and dropped ones that a scan which was
     made before may still ask for."""
+    types: Callable[[], Mapping[int, ColumnType]]
+    """By id, of those columns that may lie in files as others."""
     pool: Pool
     """For work on several files at once; never from a task of the pool itself."""
     cut: Callable[[], int] = _no_cut
@@ -120,7 +123,7 @@ class Tablet:
         self._next_rowset = max(state.next_rowset, context.epoch << _ROWSETS_PER_EPOCH_BITS)
         rowsets = tuple(self.rowset(meta) for meta in state.rowsets.values())
         schema = context.schema()
-        self.view = View(MemRowSet(schema), types_version=schema.cell_types.version).with_rowsets(rowsets)
+        self.view = View(MemRowSet(schema), types_version=schema.cells).with_rowsets(rowsets)
         self.is_closed = False
         """Set under the flush lane and the mutex: nothing is flushed or installed any more."""
         self.newest_applied = 0
@@ -133,8 +136,7 @@ class Tablet:
     def rowset(self, meta: RowSetMeta) -> DiskRowSet:
         """A rowset of the tablet, in no view yet, whose columns are of the types of today."""
         context = self.context
-        types = context.schema().cell_types.types
-        return DiskRowSet.make(context.fs, self.directory, meta, context.cache, types)
+        return DiskRowSet.make(context.fs, self.directory, meta, context.cache, context.types())
 
     def home_of(self, place: int) -> MemRowSet | DiskRowSet:
         """Under the mutex: the store that takes changes of rows of the view's store there."""
@@ -147,7 +149,7 @@ class Tablet:
     def view_of(self, schema: Schema) -> View:
         """The view, as one whose stores give columns of the types that they have in ``schema``: of a read at
         a time of that.  Where a change of types is under way, once it is over."""
-        view, version = self.view, schema.cell_types.version
+        view, version = self.view, schema.cells
         if view.types_version < version:
             with self.mutex:
                 view = self.view

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class View:
     """By first key, as ``tree`` numbers them."""
     tree: RowSetTree = EMPTY
     types_version: int = 0
-    """Of the types that the stores give of their columns: ``CellTypes.version``."""
+    """Of the types that the stores give of their columns: ``Schema.cells``."""
 
     @cached_property
     def stores(self) -> tuple[MemRowSet | DiskRowSet, ...]:
@@ -111,16 +112,22 @@ class View:
     def typed(self, schema: Schema, newer: Schema) -> View:
         """The files of this view, which has the types of the schema ``newer``, read as those of an older one.
         Nothing that is in memory lies at a time of that."""
-        made: dict[int, View] = self.__dict__.setdefault("_typed", {})
-        found = made.get(schema.cell_types.version)
+        changed = newer.cell_types
+        types = {
+            column.id: column.type.value
+            for column in schema.columns
+            if column.id in changed or column.id not in newer.by_id
+        }
+        made: dict[Any, View] = self.__dict__.setdefault("_typed", {})
+        key = schema.cells, tuple(sorted((i, type_.name) for i, type_ in types.items()))
+        found = made.get(key)
         if found is None:
-            types = newer.cell_types.had_by(schema.by_id, schema.cell_types)
             rowsets = []
             for rowset in self.rowsets:
-                rowsets.append(rowset.typed(types.types))
+                rowsets.append(rowset.typed(types))
                 rowsets[-1].outlive(rowset)  # its files stay as long as somebody reads them so
-            view = View(MemRowSet(schema), types_version=types.version).with_rowsets(rowsets)
-            found = made.setdefault(types.version, view)
+            view = View(MemRowSet(schema), types_version=schema.cells).with_rowsets(rowsets)
+            found = made.setdefault(key, view)
         return found
 
     @property

@@ -6,6 +6,7 @@ Source: Kudu's alter_table-randomized-test, with history.
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import random
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +19,10 @@ from tests.support.models.overwriting import overwrite
 
 KEYS = 60
 CUT = 10
-TYPES = ("int64", "string", "float64")
+TYPES = ("int64", "string", "float64", "int8", "uint16", "float32", "timestamp[s]")
+NUMBERS = "int8", "uint16", "int32", "int64"
+CELLS = (NUMBERS, ("float32", "float64"), ("timestamp[s]", "timestamp[us]"))
+"""Types that may become each other, as far as the values of here go."""
 MOST_COLUMNS = 7
 NAMES = "abcdefghij"
 KINDS = ("drop", "rename", "change", "add", "order", "range", "range")
@@ -46,10 +50,18 @@ class Col:
         return kc.Column(self.name, self.type, self.nullable, self.default)
 
 
+def arrow_type(name: str) -> pa.DataType:
+    return pa.timestamp(name[10:-1]) if name.startswith("timestamp") else pa.type_for_alias(name)
+
+
+def type_name(type_: pa.DataType) -> str:
+    return {"double": "float64", "float": "float32"}.get(str(type_), str(type_))
+
+
 def shape(field: pa.Field) -> tuple[str, str, bool, str]:
     """What users see of a column."""
-    type_ = str(field.type).replace("double", "float64")
-    return field.name, type_, field.nullable, (field.metadata or {}).get(b"comment", b"").decode()
+    comment = (field.metadata or {}).get(b"comment", b"").decode()
+    return field.name, type_name(field.type), field.nullable, comment
 
 
 @dataclass
@@ -102,7 +114,11 @@ class Altering:
         if column.nullable and rng.random() < 0.2:
             return None
         number = rng.randrange(100)
-        return {"int64": number, "string": f"s{number}", "float64": number / 4}[column.type]
+        if "int" in column.type:
+            return number
+        if column.type.startswith("timestamp"):
+            return dt.datetime(2026, 1, 1) + dt.timedelta(seconds=number)
+        return f"s{number}" if column.type == "string" else number / 4
 
     def write(self, rng: random.Random, table: kc.Table, count: int = 6) -> None:
         """Upserts of some columns, updates by a predicate, deletions."""
@@ -122,7 +138,7 @@ class Altering:
             for k, row in after.rows.items():
                 if k < bound:
                     row[column.id] = value
-            set_ = {column.name: pa.scalar(value, column.type)}
+            set_ = {column.name: pa.scalar(value, arrow_type(column.type))}
             self._done(table.update(where=pc.field("k") < bound, set=set_).timestamp)
             return
         given = rng.sample(after.columns, rng.randint(0, len(after.columns)))
@@ -133,7 +149,7 @@ class Altering:
                 after.rows[k] = {c.id: c.new for c in after.columns}
             after.rows[k] |= cells
             new.append({"k": k, **{c.name: cells[c.id] for c in given}})
-        types = pa.schema([("k", pa.int64()), *((c.name, c.type) for c in given)])
+        types = pa.schema([("k", pa.int64()), *((c.name, arrow_type(c.type)) for c in given)])
         self._done(table.upsert(pa.Table.from_pylist(new, schema=types)).timestamp)
 
     def alter(self, rng: random.Random, table: kc.Table, most: int = 2) -> None:
@@ -181,9 +197,14 @@ class Altering:
         self._done(table.alter(**change))
 
     def _changed(self, rng: random.Random, column: Col) -> tuple[Col, dict[str, dict[str, Any]]]:
-        """A column and what becomes of it: its default, whether it takes NULL, and always its comment."""
+        """A column and what becomes of it: its type, its default, whether it takes NULL, and always its
+        comment."""
         column = replace(column, comment=f"{rng.random()}")
         wanted: dict[str, Any] = {"comment": column.comment}
+        others = [name for names in CELLS if column.type in names for name in names if name != column.type]
+        if others and rng.random() < 0.6:
+            column = replace(column, type=rng.choice(others))
+            wanted["type"] = column.type
         states = [self.now.rows, *(rows for _, rows in self.past)]
         has_null = any(row.get(column.id, column.default) is None for rows in states for row in rows.values())
         if rng.random() < 0.6 and not (column.nullable and has_null):
@@ -205,7 +226,7 @@ class Altering:
             cells = {c.id: self.value(rng, c) for c in given}
             after.rows[k] = {c.id: c.new for c in after.columns} | cells
             new.append({"k": k, **{c.name: cells[c.id] for c in given}})
-        types = pa.schema([("k", pa.int64()), *((c.name, c.type) for c in given)])
+        types = pa.schema([("k", pa.int64()), *((c.name, arrow_type(c.type)) for c in given)])
         data = pa.Table.from_pylist(new, schema=types)
         self._done(overwrite(table, data, rng.randint(1, 3)).timestamp)
 
@@ -235,9 +256,7 @@ class Altering:
     def found(scan: Any, columns: list[Col]) -> State:
         made = scan.to_table()
         assert made.schema.names == ["k", *(c.name for c in columns)]
-        assert [str(f.type).replace("double", "float64") for f in made.schema][1:] == [
-            c.type for c in columns
-        ]
+        assert [type_name(f.type) for f in made.schema][1:] == [c.type for c in columns]
         rows = list(zip(*(column.to_pylist() for column in made.columns), strict=True))
         assert len({row[0] for row in rows}) == len(rows)
         return {row[0]: row[1:] for row in rows}
@@ -288,7 +307,7 @@ class Altering:
         place = rng.randrange(len(columns))
         column = columns[place]
         value = self.value(rng, replace(column, nullable=False))
-        where = pc.field(column.name) <= pa.scalar(value, column.type)
+        where = pc.field(column.name) <= pa.scalar(value, arrow_type(column.type))
         below = {k for k, row in state.items() if row[place] is not None and row[place] <= value}
         assert set(table.scan(["k"], where, at=ts).to_table()["k"].to_pylist()) == below, (column, ts)
         empty = {k for k, row in state.items() if row[place] is None}

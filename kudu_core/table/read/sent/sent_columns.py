@@ -59,7 +59,7 @@ def columns_of_today(
     known = {one.name for one in nested}
     nested += [one for one in sent.where_nested if one.name not in known]  # some may be fields of a struct
     planned = Schema(
-        schema.version, tuple(columns.values()), schema.key_ids, schema.next_id, tuple(nested)
+        schema.version, tuple(columns.values()), schema.key_ids, schema.next_id, tuple(nested), schema.cells
     )
     return planned, tuple(columns[i] for i in sent.column_ids)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kudu_core.common.format.members import integer
@@ -14,7 +13,7 @@ Older = tuple[tuple[int, ColumnType], ...]
 """Types that a column had, each up to a version of the schema, the oldest first."""
 
 
-class Typed(Protocol):
+class ChangedColumn(Protocol):
     """A column, as far as its type goes."""
 
     @property
@@ -27,27 +26,12 @@ class Typed(Protocol):
     def older(self) -> Older: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CellTypes:
-    """What those who read files give of columns that lie in some files as another type."""
-
-    version: int = 0
-    """Of the schema, the last one before a change of cells; 0: there was none."""
-    types: Mapping[int, ColumnType] = field(default_factory=dict)
-    """By column id."""
-
-    @staticmethod
-    def of(columns: Iterable[Typed]) -> CellTypes:
-        changed = [column for column in columns if column.older]
-        version = max((column.older[-1][0] for column in changed), default=0)
-        return CellTypes(version, {column.id: column.type.value for column in changed})
-
-    def had_by(self, columns: Mapping[int, Typed], before: CellTypes) -> CellTypes:
-        """Of an older version of the schema, whose own are ``before``: the types of its ``columns``."""
-        return CellTypes(before.version, {i: columns[i].type.value for i in self.types if i in columns})
+def cell_types(columns: Iterable[ChangedColumn]) -> dict[int, ColumnType]:
+    """By id, of the columns that have changed their cells: of which type they are now."""
+    return {column.id: column.type.value for column in columns if column.older}
 
 
-def types_at(columns: Iterable[Typed], version: int) -> dict[int, ColumnType]:
+def types_at(columns: Iterable[ChangedColumn], version: int) -> dict[int, ColumnType]:
     """By id, what columns that have changed their cells since a version of the schema were then."""
     found = {}
     for column in columns:
@@ -57,7 +41,7 @@ def types_at(columns: Iterable[Typed], version: int) -> dict[int, ColumnType]:
     return found
 
 
-def forms_of(columns: Iterable[Typed]) -> dict[int, tuple[ColumnType, ...]]:
+def forms_of(columns: Iterable[ChangedColumn]) -> dict[int, tuple[ColumnType, ...]]:
     """By id, of columns that have changed their cells: the types that they had, oldest first, and that of
     now."""
     return {
@@ -83,4 +67,4 @@ def older_of(stored: Mapping[str, Any], type_: ColumnType, versions: int) -> Old
     return older
 
 
-__all__ = ["CellTypes", "Older", "forms_of", "older_json", "older_of", "types_at"]
+__all__ = ["Older", "cell_types", "forms_of", "older_json", "older_of", "types_at"]

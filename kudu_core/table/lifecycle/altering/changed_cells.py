@@ -8,9 +8,12 @@ store in memory has cells of two types.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.schema.alter import altered
+from kudu_core.errors import InvalidArgument
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.tablet.flush.deltas import flush_deltas_held
 from kudu_core.tablet.flush.memory import flush_memrowset_held
@@ -22,16 +25,15 @@ if TYPE_CHECKING:
 
 
 def changes_cells(before: Schema, after: Schema) -> bool:
-    return before.cell_types.version != after.cell_types.version
+    return before.cells != after.cells
 
 
-def lanes_of(engine: Engine, before: Schema, after: Schema) -> Sequence[Tablet]:
-    """The tablets whose lanes are to be held.  Most of what is in memory is flushed before they are taken."""
-    if not changes_cells(before, after):
-        return ()
-    assert engine.maintenance is not None
-    engine.maintenance.flush_all()
-    return engine.tablets
+def flush_before(engine: Engine, rename: Any, change: Any) -> None:
+    """Without a lock: most of what is in memory goes to files before a change that needs it there."""
+    with suppress(InvalidArgument):  # it is said later, of the columns of then
+        after = altered(engine.schema, rename=rename, change=change)
+        if changes_cells(engine.schema, after) and engine.maintenance is not None:
+            engine.maintenance.flush_all()
 
 
 def flush_rest(tablets: Sequence[Tablet]) -> None:
@@ -42,16 +44,17 @@ def flush_rest(tablets: Sequence[Tablet]) -> None:
 
 
 def retype(tablet: Tablet, schema: Schema) -> None:
-    """Likewise, where nothing is in memory: its files give columns of the types of ``schema`` from now on."""
-    view, types = tablet.view, schema.cell_types
+    """Likewise, where nothing is in memory: its files give columns of the types of ``schema``, which is the
+    table's by now."""
+    view, types = tablet.view, tablet.context.types()
     assert not (len(view.active) or view.frozen or view.changed), "a change of cells with rows in memory"
     rowsets = []
     for rowset in view.rowsets:
-        typed = rowset.typed(types.types)
+        typed = rowset.typed(types)
         rowset.outlive(typed)  # whoever holds the one may still open its files
         rowsets.append(typed)
     typed_view = view.with_rowsets(rowsets)
-    tablet.view = replace(typed_view, active=MemRowSet(schema), types_version=types.version)
+    tablet.view = replace(typed_view, active=MemRowSet(schema), types_version=schema.cells)
 
 
-__all__ = ["changes_cells", "flush_rest", "lanes_of", "retype"]
+__all__ = ["changes_cells", "flush_before", "flush_rest", "retype"]

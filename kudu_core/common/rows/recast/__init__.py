@@ -1,0 +1,1 @@
+"""Columns in memory of one type as those of another."""
