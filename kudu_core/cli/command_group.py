@@ -10,7 +10,6 @@ from typing import Any, TextIO
 
 import click
 
-from kudu_core import __version__
 from kudu_core.cli.registry import COMMANDS
 from kudu_core.cli.shared.failures import ReaderGone, exit_code, told
 
@@ -25,8 +24,8 @@ class CommandGroup(click.Group):
         found = COMMANDS.get(cmd_name)
         if found is None:
             return None
-        module = import_module(f"kudu_core.cli.{found[0]}")
-        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
+        module, _, name = found[0].partition(":")
+        command = getattr(import_module(f"kudu_core.cli.{module}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -100,7 +99,7 @@ def _without_arguments(function: Callable[..., Any]) -> click.Group:
 
 
 @_without_arguments
-@click.version_option(__version__, prog_name="kudu_core")
+@click.version_option(sys.modules["kudu_core"].__version__, prog_name="kudu_core")
 @click.option("--debug", is_flag=True, help="Show Python's traceback of an error.")
 def kudu_core_command(debug: bool) -> None:
     """Tables with a primary key, in a folder or an object store.

@@ -6,16 +6,16 @@ import os
 import sys
 from importlib.util import find_spec
 
+from kudu_core.cli.shared.exit_codes import BROKEN_PIPE, FAILED
+
 MISSING = "the command line needs click and rich; install them with: pip install 'kudu-core[cli]'"
-BROKEN_PIPE = 141
-"""128 and the number of SIGPIPE: how a program ends whose reader has gone."""
 
 
 def run() -> None:
     """Run the command of ``sys.argv`` and end the process with its exit code."""
     if any(find_spec(name) is None for name in ("click", "rich")):
         print(f"kudu_core: {MISSING}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(FAILED)
     from kudu_core.cli.command_group import kudu_core_command
 
     try:

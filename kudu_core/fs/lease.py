@@ -9,6 +9,10 @@ The lease is a range of the file that no file reaches, from its beginning; behin
 every reader has a shared lock while it lives.  The holder of the lease asks whether somebody has, before it
 deletes files that no reader to come will want (protocol E4).  No reader waits for another, or for the writer.
 
+Where a system has no such locks (macOS, which is for development), ``flock`` stands in for them.  It belongs
+to the open file too, but it is of whole files and no question: so there is no reader's lock, as where it
+cannot be had, and whoever asks for a holder takes the lock for a moment, in which another is refused.
+
 A child made by fork shares the open file, so the lock lasts until the child has closed its copy too.
 That is this module's to see to, whatever the owner knows of its lease by then, and without a lock: in the
 child, every lease that was being taken or was held is abandoned, and a thread that takes one while another
@@ -22,6 +26,7 @@ import fcntl
 import os
 import stat
 import struct
+import sys
 import weakref
 from _thread import allocate_lock
 from contextlib import suppress
@@ -40,6 +45,9 @@ if TYPE_CHECKING:
 # Linux's numbers, for a Python built against headers without them.
 _OFD_GETLK = getattr(fcntl, "F_OFD_GETLK", 36)
 _OFD_SETLK = getattr(fcntl, "F_OFD_SETLK", 37)
+
+_WHOLE_FILES = sys.platform != "linux" and not hasattr(fcntl, "F_OFD_SETLK")
+"""Whether ``flock`` stands in for locks of ranges."""
 
 # struct flock, native alignment: l_type, l_whence, l_start, l_len (0: the whole file), l_pid (must be 0).
 _FLOCK = struct.Struct("@hhqqi0q")
@@ -225,7 +233,7 @@ class PosixLease:
         if self._owner_pid == os.getpid():
             # Unlocked by hand: a child that still has the descriptor must not keep the lock alive.
             with suppress(OSError):
-                fcntl.fcntl(self._descriptor.fd, _OFD_SETLK, _flock(fcntl.F_UNLCK, self._range))
+                _unlock(self._descriptor.fd, self._range)
         self.abandon()
 
     def abandon(self) -> None:
@@ -264,6 +272,8 @@ def _flock(kind: int, span: tuple[int, int]) -> bytes:
 
 def _lock(fd: int, kind: int = fcntl.F_WRLCK, span: tuple[int, int] = _LEASE) -> bool:
     """Take the lock; False when another open file has it."""
+    if _WHOLE_FILES:
+        return span == _LEASE and _lock_whole(fd, fcntl.LOCK_EX)
     try:
         fcntl.fcntl(fd, _OFD_SETLK, _flock(kind, span))
     except OSError as exc:
@@ -273,8 +283,29 @@ def _lock(fd: int, kind: int = fcntl.F_WRLCK, span: tuple[int, int] = _LEASE) ->
     return True
 
 
+def _lock_whole(fd: int, kind: int) -> bool:
+    """Take ``flock``'s lock; False when another open file has it."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _unlock(fd: int, span: tuple[int, int]) -> None:
+    if _WHOLE_FILES:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    else:
+        fcntl.fcntl(fd, _OFD_SETLK, _flock(fcntl.F_UNLCK, span))
+
+
 def _is_locked(fd: int, span: tuple[int, int] = _LEASE) -> bool:
     """Whether another open file has a lock."""
+    if _WHOLE_FILES:
+        if span == _READERS or not _lock_whole(fd, fcntl.LOCK_SH):
+            return True  # nobody can ask for readers, so there may be some
+        _unlock(fd, span)
+        return False
     try:
         answer = fcntl.fcntl(fd, _OFD_GETLK, _flock(fcntl.F_WRLCK, span))
     except OSError as exc:

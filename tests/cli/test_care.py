@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import kudu_core as kc
-from kudu_core.cli.inside.spans import Span, whole
+from kudu_core.cli.inside.file_pieces import FilePiece, whole
 from tests.cli.conftest import Call
 
 
@@ -19,7 +19,7 @@ def test_flush_compact_and_gc(call: Call, orders: str) -> None:
     call("alter", orders, "--option", "history_retention_s=0")
     call("gc", orders)
     assert call("stats", orders, "--by", "rowset", "--json").records[0]["undo_bytes"] == 0
-    assert "→" in call("flush", orders).out
+    assert "->" in call("flush", orders).out
 
 
 def test_verify_says_what_was_read_or_where_the_damage_is(call: Call, orders: str) -> None:
@@ -118,7 +118,7 @@ def test_damage_is_marked_where_it_is(call: Call, orders: str) -> None:
 
 
 def test_what_no_piece_has_is_named() -> None:
-    spans = list(whole([Span(2, 2, "piece")], b"\x01\x00ab\x00\x00"))
+    spans = list(whole([FilePiece(2, 2, "piece")], b"\x01\x00ab\x00\x00"))
     assert [(span.offset, span.length, span.what) for span in spans] == [
         (0, 2, "bytes that nothing names"), (2, 2, "piece"), (4, 2, "zeros"),
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,8 @@ def test_layout_and_stats(call: Call, orders: str) -> None:
     with kc.open_table(orders) as table:
         assert call("layout", orders).out.strip() == table.layout()
         for by in ("table", "tablet", "rowset", "column"):
-            assert call("stats", orders, "--by", by, "--json").records == table.stats(by).to_pylist()  # type: ignore[arg-type]
+            told: Any = table.stats(by)  # type: ignore[arg-type]
+            assert call("stats", orders, "--by", by, "--json").records == told.to_pylist()
 
 
 def test_list_names_tables_and_opens_none(call: Call, orders: str) -> None:

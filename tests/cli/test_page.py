@@ -19,7 +19,7 @@ def test_examples_run(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [(name, text)] = re.findall(r"^```csv (\S+)\n(.*?)^```", PAGE, re.M | re.S)
     Path(name).write_text(text)
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)
-    lines = [line for block in blocks for line in block.splitlines()]
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     assert len(lines) > 30
     said = {}
     for line in lines:

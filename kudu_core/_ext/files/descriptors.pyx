@@ -19,16 +19,44 @@ cdef extern from "sys/uio.h" nogil:
         void* iov_base
         size_t iov_len
     Py_ssize_t preadv(int fd, const ReadPiece* into, int pieces, long long offset)
-    Py_ssize_t preadv2(int fd, const ReadPiece* into, int pieces, long long offset, int flags)
-    int RWF_NOWAIT
 
 cdef extern from "fcntl.h" nogil:
     int openat(int folder, const char* name, int flags, ...)
     int AT_FDCWD
-    int posix_fadvise(int fd, long long offset, long long size, int advice)
-    int POSIX_FADV_WILLNEED
 
-cdef int FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+    #if defined(__linux__)
+    #include <sys/syscall.h>
+    #ifndef RWF_NOWAIT
+    #define RWF_NOWAIT 8
+    #endif
+    /* As preadv2, which is not in every C library that runs on such a kernel: glibc before 2.26, musl before
+       1.2.5.  With words of 64 bits the whole offset is in the first of its two. */
+    static ssize_t kc_read_at_once(int fd, const struct iovec *into, long long offset) {
+        return syscall(SYS_preadv2, (long)fd, into, 1L, (long)offset, 0L, (long)RWF_NOWAIT);
+    }
+    static void kc_ask(int fd, long long offset, long long size) {
+        (void)!posix_fadvise(fd, offset, size, POSIX_FADV_WILLNEED);
+    }
+    #else
+    static ssize_t kc_read_at_once(int fd, const struct iovec *into, long long offset) {
+        (void)fd; (void)into; (void)offset;
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    static void kc_ask(int fd, long long offset, long long size) { (void)fd; (void)offset; (void)size; }
+    #endif
+    """
+    Py_ssize_t kc_read_at_once(int fd, const ReadPiece* into, long long offset) nogil
+    void kc_ask(int fd, long long offset, long long size) nogil
+
+# What only names a folder, where a system has that.
+cdef int FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @cython.final
@@ -111,14 +139,14 @@ cdef class Descriptor:
             ReadPiece into
         into.iov_base, into.iov_len = &byte, 1
         with nogil:
-            got = preadv2(self.fd, &into, 1, offset, RWF_NOWAIT)
+            got = kc_read_at_once(self.fd, &into, offset)
             failed = errno
         return got < 0 and failed in (EAGAIN, EOPNOTSUPP)
 
     cdef void ask(self, long long offset, long long size) noexcept:
         """Have the system begin to read these bytes; nobody waits for it, and it need not succeed."""
         with nogil:
-            posix_fadvise(self.fd, offset, size, POSIX_FADV_WILLNEED)
+            kc_ask(self.fd, offset, size)
 
 
 @cython.auto_pickle(False)

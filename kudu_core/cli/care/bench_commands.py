@@ -123,7 +123,7 @@ def _of_parquet(folder: Path, table: pa.Table) -> Measures:
 
     def rewrite() -> None:
         old = pq.read_table(file)
-        mask = pc.is_in(old["id"], changed["id"].combine_chunks())
+        mask = pc.is_in(old["id"], changed["id"])
         prices = pc.if_else(mask, 0.5, old["price"])
         pq.write_table(old.set_column(1, "price", prices), file)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from kudu_core.cli.shared.failures import DAMAGED, line_of
+from kudu_core.cli.shared.exit_codes import DAMAGED
+from kudu_core.cli.shared.failures import line_of
 from kudu_core.cli.shared.meter import Meter
 from kudu_core.cli.shared.showing import show_document, write_line
 from kudu_core.cli.shared.tables import answers, reader, takes_path

@@ -64,5 +64,5 @@ def _do(
     if as_json:
         show_document(changed, as_json)
     else:
-        shown = {name: f"{each['before']:,} → {each['after']:,}" for name, each in changed.items()}
+        shown = {name: f"{each['before']:,} -> {each['after']:,}" for name, each in changed.items()}
         show_document(shown, as_json)

@@ -8,14 +8,14 @@ import click
 
 from kudu_core.cli.shared.failures import BadUsage
 from kudu_core.cli.shared.showing import show_document
-from kudu_core.cli.shared.tables import answers, takes_path
+from kudu_core.cli.shared.tables import FORMATS, answers, takes_path
 from kudu_core.cli.shared.typed_text import bounds_of, names_of, options_of, pairs_of, storage_of
 
 
 @click.command()
 @takes_path
 @click.option("--like", metavar="FILE", help="Take the schema of this file or folder, and no rows.")
-@click.option("--format", "kind", help="The format of that file, where its name does not tell.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Where its name does not tell.")
 @click.option("--column", "columns", multiple=True, metavar="NAME:TYPE", help="A column; repeat it.")
 @click.option("--key", required=True, metavar="NAMES", help="Columns of the primary key, with commas.")
 @click.option("--hash", "hashes", multiple=True, metavar="NAMES=N", help="Tablets by hash: day,host=8.")

@@ -10,7 +10,7 @@ import click
 
 from kudu_core.cli.shared.meter import Meter
 from kudu_core.cli.shared.showing import show_document
-from kudu_core.cli.shared.tables import answers, reader, takes_moment, takes_path
+from kudu_core.cli.shared.tables import FORMATS, answers, reader, takes_moment, takes_path
 from kudu_core.cli.shared.typed_text import moment_of, names_of
 from kudu_core.errors import InvalidArgument, NotSupported
 
@@ -23,7 +23,7 @@ ROWS_PER_FILE = 1_000_000
 @click.command()
 @takes_path
 @click.argument("target")
-@click.option("--format", "kind", type=click.Choice(["parquet", "csv", "jsonl", "arrow", "delta", "lance"]),
+@click.option("--format", "kind", type=click.Choice(FORMATS),
               help="Where the name of TARGET does not tell.")  # fmt: skip
 @click.option("--columns", metavar="NAMES", help="These columns, with commas between them.")
 @click.option("--where", metavar="SQL", help="Only rows for which this is true: docs/sql.md.")

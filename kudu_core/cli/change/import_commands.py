@@ -10,13 +10,13 @@ import click
 from kudu_core.cli.shared.failures import BadUsage
 from kudu_core.cli.shared.meter import Meter
 from kudu_core.cli.shared.showing import show_document
-from kudu_core.cli.shared.tables import answers, takes_path, waits, writer
+from kudu_core.cli.shared.tables import FORMATS, answers, takes_path, waits, writer
 from kudu_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kudu_core.cli.shared.files_read import Source
+    from kudu_core.cli.shared.files_read import FileRows
     from kudu_core.table.calls.result import WriteResult
     from kudu_core.table.table import Table
 
@@ -28,7 +28,7 @@ REFUSED_SHOWN = 10
 @takes_path
 @click.argument("files", nargs=-1, required=True)
 @click.option("--operation", type=click.Choice(OPERATIONS), default="insert", show_default=True)
-@click.option("--format", "kind", help="parquet, csv, jsonl, arrow, delta or lance; else by the name.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Where the name does not tell.")
 @click.option("--skip-refused", is_flag=True, help="Apply what can be; exit code 1 if rows were refused.")
 @click.option("--txn", metavar="NAME:NUMBER", help="Name the write: a repetition of it does nothing.")
 @waits
@@ -73,7 +73,7 @@ def _txn_of(text: str | None) -> tuple[str, int] | None:
     return name, int(number)
 
 
-def _one_stream(sources: list[Source], target: pa.Schema, meter: Meter) -> pa.RecordBatchReader:
+def _one_stream(sources: list[FileRows], target: pa.Schema, meter: Meter) -> pa.RecordBatchReader:
     """The rows of all sources, with the columns of the first."""
     import pyarrow as pa
 
@@ -90,7 +90,7 @@ def _one_stream(sources: list[Source], target: pa.Schema, meter: Meter) -> pa.Re
     return pa.RecordBatchReader.from_batches(first.schema, _fitted(sources, first.schema, meter))
 
 
-def _fitted(sources: list[Source], schema: pa.Schema, meter: Meter) -> Iterator[pa.RecordBatch]:
+def _fitted(sources: list[FileRows], schema: pa.Schema, meter: Meter) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     for source in sources:

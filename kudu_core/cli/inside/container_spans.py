@@ -18,7 +18,7 @@ from kudu_core.cfile.pages.container import (
     FileReader,
 )
 from kudu_core.cfile.pages.page import PAGE_FRAME, PAYLOAD_HEAD
-from kudu_core.cli.inside.spans import Span
+from kudu_core.cli.inside.file_pieces import FilePiece
 
 if TYPE_CHECKING:
     from kudu_core.fs.api import FileSystem
@@ -33,21 +33,21 @@ ENCODINGS = {0: "values", 1: "ordinals"}
 OWN = {-1: "encoded keys", -2: "insert times", -3: "rowids", -4: "timestamps", -5: "operations"}
 
 
-def container_spans(fs: FileSystem, path: str, data: bytes) -> Iterator[Span]:
+def container_spans(fs: FileSystem, path: str, data: bytes) -> Iterator[FilePiece]:
     """Every piece; ``Corruption`` where header, trailer or footer are not sound."""
     kind = HEADER.unpack_from(data)[2] if len(data) >= HEADER.size else CONTAINER_ROWS
     with FileReader(fs, path, kind if kind in KINDS else CONTAINER_ROWS) as file:
-        yield Span(0, HEADER.size, "header", {"kind": KINDS[kind], "file_id": file.file_id.hex()}, True)
+        yield FilePiece(0, HEADER.size, "header", {"kind": KINDS[kind], "file_id": file.file_id.hex()}, True)
         pages = [span for entry in ColumnList(file.footer_rest) for span in _pages(file, data, entry)]
         yield from pages
         taken = sorted(pages, key=lambda span: span.offset)
         yield from _sections(file, data, taken)
-        yield Span(
+        yield FilePiece(
             file.footer_extent.offset, file.footer_extent.length, "footer",
             {**file.footer, "columns": [_column(entry) for entry in ColumnList(file.footer_rest)]}, True,
         )  # fmt: skip
         fields = {"footer_offset": file.footer_extent.offset, "footer_crc": f"{file.footer_crc:08x}"}
-        yield Span(file.size - TRAILER.size, TRAILER.size, "trailer", fields, True)
+        yield FilePiece(file.size - TRAILER.size, TRAILER.size, "trailer", fields, True)
 
 
 def _column(entry: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _column(entry: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _pages(file: FileReader, data: bytes, entry: Any) -> Iterator[Span]:
+def _pages(file: FileReader, data: bytes, entry: Any) -> Iterator[FilePiece]:
     """The pages of a column, each with its frame."""
     at, number = entry.pages.offset, 0
     while at + PAGE_FRAME.size <= min(entry.pages.end, len(data)):
@@ -75,12 +75,12 @@ def _pages(file: FileReader, data: bytes, entry: Any) -> Iterator[Span]:
             fields["of"] = OWN[entry.id]
         if sound and codec == 0 and stored >= PAYLOAD_HEAD.size:
             fields["rows"] = PAYLOAD_HEAD.unpack_from(data, at + PAGE_FRAME.size)[0]
-        yield Span(at, length, "page", fields, sound)
+        yield FilePiece(at, length, "page", fields, sound)
         at += length
         number += 1
 
 
-def _sections(file: FileReader, data: bytes, pages: list[Span]) -> Iterator[Span]:
+def _sections(file: FileReader, data: bytes, pages: list[FilePiece]) -> Iterator[FilePiece]:
     """What lies between the pages is sections, one behind the other."""
     gaps, at = [], HEADER.size
     for page in pages:
@@ -96,5 +96,5 @@ def _sections(file: FileReader, data: bytes, pages: list[Span]) -> Iterator[Span
             if kind not in SECTIONS or at + length > gap.end:
                 break
             sound = crc32c(data[at + 4 : at + length], file.place_crc(at, kind)) == crc
-            yield Span(at, length, f"section: {SECTIONS[kind]}", {"payload_bytes": payload}, sound)
+            yield FilePiece(at, length, f"section: {SECTIONS[kind]}", {"payload_bytes": payload}, sound)
             at += length

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from kudu_core.cli.inside.spans import Span, hex_lines, whole
-from kudu_core.cli.shared.failures import DAMAGED
+from kudu_core.cli.inside.file_pieces import FilePiece, hex_lines, whole
+from kudu_core.cli.shared.exit_codes import DAMAGED
 from kudu_core.cli.shared.json_values import json_line
 from kudu_core.cli.shared.showing import show_records, write_line
 from kudu_core.cli.shared.tables import answers, takes_path
@@ -54,7 +54,7 @@ def inspect_command(
         ctx.exit(DAMAGED)
 
 
-def _show(span: Span, data: bytes, as_hex: bool) -> None:
+def _show(span: FilePiece, data: bytes, as_hex: bool) -> None:
     state = {True: "", False: "  DAMAGED", None: ""}[span.sound]
     write_line(f"{span.offset:>12,} +{span.length:<10,} {span.what}{state}")
     for name, value in span.fields.items():
@@ -74,7 +74,7 @@ def _read(path: str) -> bytes:
     return PosixFileSystem().read_bytes(path, MOST_BYTES)
 
 
-def _spans(path: str, data: bytes) -> Iterable[Span]:
+def _spans(path: str, data: bytes) -> Iterable[FilePiece]:
     """By what the file begins with, or is called."""
     from kudu_core.cli.inside.container_spans import container_spans
     from kudu_core.cli.inside.log_spans import committed_spans, segment_spans
@@ -93,7 +93,7 @@ def _spans(path: str, data: bytes) -> Iterable[Span]:
     if data[:8] == b"KUCFILE\n" or name.endswith((".rows", ".delta")):
         return container_spans(PosixFileSystem(), path, data)
     if name == "LOCK":
-        return [Span(0, len(data), "hint", {"text": data.decode("utf-8", "replace")})]
+        return [FilePiece(0, len(data), "hint", {"text": data.decode("utf-8", "replace")})]
     raise InvalidArgument(f"{path} is no file that a table has")
 
 

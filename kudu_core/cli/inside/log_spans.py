@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kudu_core.cli.inside.spans import Span
+from kudu_core.cli.inside.file_pieces import FilePiece
 from kudu_core.common.run.clock import time_of
 from kudu_core.errors import Corruption
 from kudu_core.tablet.store import records
@@ -33,19 +33,20 @@ KINDS = {
 OPERATIONS = {1: "UPDATE", 2: "DELETE", 3: "INSERT"}
 
 
-def segment_spans(data: bytes) -> Iterator[Span]:
+def segment_spans(data: bytes) -> Iterator[FilePiece]:
     """The header and each record up to the first that is not sound; what lies behind may be an earlier life
     of the file."""
     header = unpack_segment_header(data)
     if header is None:
-        yield Span(0, min(SEGMENT_HEADER.size, len(data)), "segment header", sound=False)
+        yield FilePiece(0, min(SEGMENT_HEADER.size, len(data)), "segment header", sound=False)
         return
-    yield Span(
+    yield FilePiece(
         0, SEGMENT_HEADER.size, "segment header",
         {"table_uuid": header.table_uuid.hex(), "epoch": header.epoch, "seq": header.seq,
          "prev_ts": header.prev_ts, "prev_lsn": header.prev_lsn}, True,
     )  # fmt: skip
-    found = sound_records(BytesSource(data), header.salt(), SEGMENT_HEADER.size, header.prev_lsn + 1)  # type: ignore[arg-type]
+    file: Any = BytesSource(data)
+    found = sound_records(file, header.salt(), SEGMENT_HEADER.size, header.prev_lsn + 1)
     for offset, record in found:
         fields: dict[str, Any] = {
             "kind": KINDS.get(record.kind, record.kind), "lsn": record.lsn, "ts": record.ts,
@@ -53,7 +54,7 @@ def segment_spans(data: bytes) -> Iterator[Span]:
             "schema_version": record.schema_version,
         }  # fmt: skip
         fields |= _told(record.kind, record.payload)
-        yield Span(offset, padded(RECORD_HEADER.size + len(record.payload)), "record", fields, True)
+        yield FilePiece(offset, padded(RECORD_HEADER.size + len(record.payload)), "record", fields, True)
 
 
 def _told(kind: int, payload: memoryview) -> dict[str, Any]:
@@ -76,10 +77,10 @@ def _told(kind: int, payload: memoryview) -> dict[str, Any]:
     return {"tablets": list(decoded.tablets), "sections": sections, "extra": decoded.extra}
 
 
-def committed_spans(data: bytes) -> Iterator[Span]:
+def committed_spans(data: bytes) -> Iterator[FilePiece]:
     """The two slots; their checksums need the table's uuid."""
     for offset in (0, COMMITTED_STRIDE):
         if len(data) >= offset + COMMITTED_SLOT.size and any(data[offset : offset + COMMITTED_SLOT.size]):
             counter, ts, lsn, epoch, _ = COMMITTED_SLOT.unpack_from(data, offset)
             fields = {"counter": counter, "ts": ts, "time": time_of(ts), "lsn": lsn, "epoch": epoch}
-            yield Span(offset, COMMITTED_SLOT.size, "slot", fields)
+            yield FilePiece(offset, COMMITTED_SLOT.size, "slot", fields)

@@ -67,8 +67,8 @@ def _count_of(text: str, unit: str) -> int:
     if len(fraction.rstrip("0")) > digits or (fraction and not fraction.isdecimal()):
         raise ValueError(f"{text!r} is no time of day in {unit}")
     seconds = time_of_day.hour * 3600 + time_of_day.minute * 60 + time_of_day.second
-    count: int = 10**digits
-    return seconds * count + int(fraction[:digits].ljust(digits, "0") or 0)
+    count: int = seconds * 10**digits + int(fraction[:digits].ljust(digits, "0") or 0)
+    return count
 
 
 def _nested(cells: Sequence[Any], type_: pa.DataType) -> pa.Array:

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
 
 import click
 
-from kudu_core.cli.entry_point import BROKEN_PIPE
+from kudu_core.cli.shared.exit_codes import BROKEN_PIPE, DAMAGED, FAILED, INTERRUPTED, USAGE
 from kudu_core.errors import Corruption, KuduError, Locked
-
-FINE: Final = 0
-FAILED: Final = 1
-USAGE: Final = 2
-DAMAGED: Final = 3
-INTERRUPTED: Final = 130
 
 
 class ReaderGone(BaseException):

@@ -15,7 +15,6 @@ import pyarrow as pa
 from kudu_core.cli.shared.arrays_of_json import array_of_json, is_plain, of_text
 from kudu_core.errors import InvalidArgument, NotSupported
 
-FORMATS = ("parquet", "csv", "jsonl", "arrow", "delta", "lance")
 _SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".json": "jsonl", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
@@ -27,7 +26,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Source:
+class FileRows:
     """Rows of one file or folder: their schema, and a way to read them."""
 
     path: str
@@ -62,7 +61,7 @@ def format_of(path: str, given: str | None = None) -> str:
     raise InvalidArgument(f"{path}: the format is not clear from the name; give --format")
 
 
-def source_of(path: str, given: str | None = None, target: pa.Schema | None = None) -> Source:
+def source_of(path: str, given: str | None = None, target: pa.Schema | None = None) -> FileRows:
     """Rows of a file, a folder or a table; ``target`` says which types CSV and JSON have.
 
     Raises
@@ -90,7 +89,7 @@ def source_of(path: str, given: str | None = None, target: pa.Schema | None = No
             for file in files:
                 yield from open_one(file, target).batches()
 
-        return Source(path, first.schema, of_all)
+        return FileRows(path, first.schema, of_all)
     except pa.ArrowInvalid as error:
         raise InvalidArgument(f"{path} is no {kind} that can be read: {error}") from None
 
@@ -105,7 +104,7 @@ def _files_in(folder: Path, kind: str | None = None) -> Iterator[Path]:
                 yield file
 
 
-def _of_tables(path: str, kind: str) -> Source:
+def _of_tables(path: str, kind: str) -> FileRows:
     try:
         if kind == "delta":
             from deltalake import DeltaTable
@@ -118,42 +117,42 @@ def _of_tables(path: str, kind: str) -> Source:
     except ImportError:
         package = {"delta": "deltalake", "lance": "pylance"}[kind]
         raise NotSupported(f"{path}: {kind} needs the package {package}: pip install {package}") from None
-    return Source(path, dataset.schema, dataset.to_batches)
+    return FileRows(path, dataset.schema, dataset.to_batches)
 
 
-def _of_parquet_folder(path: str) -> Source:
+def _of_parquet_folder(path: str) -> FileRows:
     import pyarrow.dataset as ds
 
     dataset = ds.dataset(path, format="parquet", partitioning="hive")
-    return Source(path, dataset.schema, dataset.to_batches)
+    return FileRows(path, dataset.schema, dataset.to_batches)
 
 
-def _parquet(path: str, target: pa.Schema | None) -> Source:
+def _parquet(path: str, target: pa.Schema | None) -> FileRows:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path)
-    return Source(path, file.schema_arrow, file.iter_batches)
+    return FileRows(path, file.schema_arrow, file.iter_batches)
 
 
-def _arrow(path: str, target: pa.Schema | None) -> Source:
+def _arrow(path: str, target: pa.Schema | None) -> FileRows:
     if path == "-":
         import sys
 
         reader = pa.ipc.open_stream(sys.stdin.buffer)
-        return Source(path, reader.schema, lambda: iter(reader))
+        return FileRows(path, reader.schema, lambda: iter(reader))
     source = pa.OSFile(path)
     try:
         file = pa.ipc.open_file(source)
     except pa.ArrowInvalid:
         source.seek(0)
         reader = pa.ipc.open_stream(source)
-        return Source(path, reader.schema, lambda: iter(reader))
-    return Source(
+        return FileRows(path, reader.schema, lambda: iter(reader))
+    return FileRows(
         path, file.schema, lambda: (file.get_batch(index) for index in range(file.num_record_batches))
     )
 
 
-def _csv(path: str, target: pa.Schema | None) -> Source:
+def _csv(path: str, target: pa.Schema | None) -> FileRows:
     from pyarrow import csv
 
     wanted = {} if target is None else {field.name: field.type for field in target}
@@ -175,15 +174,15 @@ def _csv(path: str, target: pa.Schema | None) -> Source:
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    return Source(path, schema, batches)
+    return FileRows(path, schema, batches)
 
 
-def _json_lines(path: str, target: pa.Schema | None) -> Source:
+def _json_lines(path: str, target: pa.Schema | None) -> FileRows:
     if target is None:
         from pyarrow import json as arrow_json
 
         schema = arrow_json.open_json(_input(path)).schema
-        return Source(path, schema, lambda: iter(()))  # whoever gives no target wants the schema alone
+        return FileRows(path, schema, lambda: iter(()))  # whoever gives no target wants the schema alone
     blocks = _rows_of_lines(path)
     begin = next(blocks, [])
     # The columns of the first rows are those of all: what is left out is another thing than NULL.
@@ -199,7 +198,7 @@ def _json_lines(path: str, target: pa.Schema | None) -> Source:
             yield _batch_of(rows, schema, path, first)
             first += len(rows)
 
-    return Source(path, schema, batches)
+    return FileRows(path, schema, batches)
 
 
 def _rows_of_lines(path: str) -> Iterator[list[dict[str, Any]]]:
@@ -261,4 +260,4 @@ def _lines(path: str) -> Iterator[bytes]:
         yield rest
 
 
-__all__ = ["FORMATS", "Source", "format_of", "source_of"]
+__all__ = ["FileRows", "format_of", "source_of"]

@@ -38,7 +38,7 @@ def json_cells(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if isinstance(type_, pa.BaseExtensionType):
         return _of_extension(column, type_)
     if pa.types.is_dictionary(type_):
-        return json_cells(column.dictionary_decode())
+        return json_cells(column.cast(type_.value_type))
     if pa.types.is_floating(type_):
         return [_float(cell) for cell in column.cast(pa.float64()).to_pylist()]
     if pa.types.is_decimal(type_):

@@ -26,11 +26,11 @@ def console(*, err: bool = False) -> Console:
     """A terminal's own width; elsewhere lines are as long as what they say."""
     from rich.console import Console
 
-    class Plain(Console):
+    class PipedConsole(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return Plain(stderr=err, highlight=False, soft_wrap=not sys.stdout.isatty())
+    return PipedConsole(stderr=err, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def show_document(document: Mapping[str, Any], as_json: bool) -> None:
@@ -142,7 +142,7 @@ def _shown(value: Any) -> str:
         text = str(value)
     # What would move a terminal's cursor is shown as what it is.
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
 
 
 __all__ = ["console", "show_document", "show_records", "show_rows", "write_line"]

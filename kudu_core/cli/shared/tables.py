@@ -12,6 +12,9 @@ from kudu_core.cli.shared.typed_text import storage_of
 if TYPE_CHECKING:
     from kudu_core.table.table import Table
 
+FORMATS = ("parquet", "csv", "jsonl", "arrow", "delta", "lance")
+"""Of files that are read and written."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 COUNTER_BITS = 12
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Only Linux has the first; the second of macOS goes on while the machine sleeps."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -71,7 +73,7 @@ class Clock:
 
     def boottime_s(self) -> float:
         """As ``monotonic_s``, but it goes on while the machine sleeps."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.clock_gettime(_BOOTTIME)
 
     def now_hybrid(self) -> int:
         """``now_us`` as a hybrid time with counter 0.  Not monotonic: the log makes it so."""

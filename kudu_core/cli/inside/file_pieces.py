@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class FilePiece:
     """``length`` bytes from ``offset``."""
 
     offset: int
@@ -23,7 +23,7 @@ class Span:
         return self.offset + self.length
 
 
-def whole(spans: Iterable[Span], data: bytes) -> Iterator[Span]:
+def whole(spans: Iterable[FilePiece], data: bytes) -> Iterator[FilePiece]:
     """The pieces in their order, and between them what no piece is: every byte of the file is in one."""
     at = 0
     for span in sorted(spans, key=lambda span: (span.offset, span.length)):
@@ -35,9 +35,9 @@ def whole(spans: Iterable[Span], data: bytes) -> Iterator[Span]:
         yield _between(data, at, len(data))
 
 
-def _between(data: bytes, begin: int, end: int) -> Span:
+def _between(data: bytes, begin: int, end: int) -> FilePiece:
     piece = data[begin:end]
-    return Span(begin, end - begin, "bytes that nothing names" if any(piece) else "zeros")
+    return FilePiece(begin, end - begin, "bytes that nothing names" if any(piece) else "zeros")
 
 
 def hex_lines(data: bytes, offset: int) -> Iterator[str]:
