@@ -131,12 +131,13 @@ def _of_cells(name: str, cells: list[Any], column: _Meant | None, first: int) ->
 
 
 def _flat_cells(
-    name: str, cells: list[Any] | np.ndarray, type_: ColumnType | None, first: int = 0
+    name: str, cells: list[Any] | np.ndarray | pa.Array, type_: ColumnType | None, first: int = 0
 ) -> pa.Array:
+    """``cells``: also what Arrow has found in values, of a type that is not looked at here."""
     if type_ is not None and _is_checked(type_, cells):
         return _checked_cells(name, list(cells), type_, first)
     try:
-        array = _as_array(pa.array(cells))
+        array = cells if isinstance(cells, pa.Array) else _as_array(pa.array(cells))
     except NO_COLUMN as error:
         if type_ is None:
             raise _refused(name, cells, error, first) from None
@@ -153,6 +154,8 @@ def _is_checked(type_: ColumnType, cells: list[Any] | np.ndarray) -> bool:
     nanoseconds."""
     if type_.is_temporal:
         kinds = set(map(type, cells))
+        if np.datetime64 in kinds and any(issubclass(kind, np.bool_ | np.number) for kind in kinds):
+            return True  # which end the process in pyarrow 26
         return any(hasattr(kind, "nanosecond") or hasattr(kind, "nanoseconds") for kind in kinds)
     return type_.kind == TYPE_DECIMAL or type_.is_narrower
 

@@ -180,3 +180,14 @@ def test_categories_of_polars_are_taken_as_their_text() -> None:
     )
     found = cast(views, ColumnType.parse("string"), "c")
     assert found.to_pylist() == ["b", None, "a"]
+
+
+@pytest.mark.parametrize("number", [np.True_, np.int8(3), np.float64(0.5)], ids=repr)
+@pytest.mark.parametrize("is_list", [False, True])
+def test_numbers_of_numpy_among_its_times_are_refused(number: Any, is_list: bool) -> None:
+    """pyarrow 26 ends the process."""
+    cells = [np.datetime64(5, "us"), number]
+    type_ = pa.list_(pa.timestamp("us")) if is_list else pa.timestamp("us")
+    schema = declare(pa.schema([("k", pa.int64()), ("x", type_)]), "k")
+    with pytest.raises(InvalidArgument, match=r"column 'x.*', row 1: "):
+        list(batches({"k": [1, 2], "x": [[], cells] if is_list else cells}, schema))
