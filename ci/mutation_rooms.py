@@ -267,6 +267,13 @@ ROOMS = {
         (*_of("fs", "piece_cache"), *_of("objects", "cache_options")),
         (*_tests("fs", "piece_cache"), *_tests("table/in_store", "cached")),
     ),
+    "commands": Room(
+        (
+            *_of("cli/shared", "json_values", "arrays_of_json", "typed_text", "files_read", "files_written"),
+            *_of("cli/inside", "container_spans", "file_pieces", "log_spans", "manifest_spans"),
+        ),
+        _tests("cli", "files", "look", "care", "wrong", "change"),
+    ),
     "nested": Room(
         _of("common/types", "nested_nodes", "nested_flatten", "nested_assemble", "nested_layout"),
         _tests("common/nested", "nested_types", "nested_copies", "nested_damage", "nested_round_trip"),

@@ -168,14 +168,6 @@ INSIDE: dict[str, list[set[str]]] = {
         {"entry"},
         {"jobs", "repair"},
     ],
-    "cli": [
-        {"registry"},
-        {"shared"},
-        {"command_group"},
-        {"look", "inside"},
-        {"change", "care"},
-        {"entry_point"},
-    ],
 }
 """The packages of a room, lowest floor first; those on one floor do not know each other."""
 

@@ -2,7 +2,8 @@
 
 With SSE 4.2, and with the CRC32 extension of ARMv8, three streams run interleaved, since the instruction
 has a latency of three cycles and a throughput of one; their results are joined by multiplying with x^(8n)
-modulo the polynomial.  Elsewhere eight tables of 256 entries.  Chosen at run time.  Source: RFC 3720 for the polynomial.
+modulo the polynomial.  Elsewhere eight tables of 256 entries.  Chosen at run time.
+Source: RFC 3720 for the polynomial.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint32_t

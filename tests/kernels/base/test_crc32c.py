@@ -17,11 +17,11 @@ from tests.support.oracles.base import crc32c as oracle
 FIRST_SEED = int(os.environ.get("KUDU_CORE_SEED", "0"))
 
 
-@pytest.fixture(params=[True, False], ids=["sse4.2", "tables"])
+@pytest.fixture(params=[True, False], ids=["instruction", "tables"])
 def body(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both bodies of the kernel, where the machine can run both."""
     if kernel._choose(request.param) != request.param:
-        pytest.skip("this machine has no SSE 4.2")
+        pytest.skip("this machine has no such instruction")
     yield
     kernel._choose(True)
 
