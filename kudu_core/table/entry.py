@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 from kudu_core.events import tell
 from kudu_core.fs.posix import PosixFileSystem
 from kudu_core.table.backup.backup_place import options_of_both, place_at
@@ -201,7 +201,7 @@ def restore(
     place = place_at(src, of_src, clock, fs=fs, requests=_src_requests)
     target = location_of(path, storage_options=of_path, fs=fs, clock=clock, requests=_requests)
     told = None if listener is None else partial(tell, listener)
-    with Work("restore", told, progress=progress):
+    with LongWork("restore", told, progress=progress):
         restore_table(place, fs, target, at, clock)
     return open_table(
         path, "rw", listener=listener, storage_options=of_path, _fs=_fs, _clock=_clock, _requests=_requests

@@ -110,10 +110,8 @@ class TableWrites(HandleOwner):
         """
         engine = self._handle.engine
         if progress is not None:
-            return watched(
-                engine, progress, self.insert, data, if_=if_, on_conflict=on_conflict, on_error=on_error,
-                txn=txn, on_repeat=on_repeat, wait=wait,
-            )  # fmt: skip
+            named = {"if_": if_, "on_conflict": on_conflict, "txn": txn, "on_repeat": on_repeat, "wait": wait}
+            return watched(engine, progress, self.insert, data, on_error=on_error, **named)
         if if_ is None:
             operation = with_policy("on_conflict", on_conflict, "insert")
             done = door.write_rows(engine, operation, data, on_error, txn, on_repeat, wait)
@@ -166,10 +164,8 @@ class TableWrites(HandleOwner):
         """
         engine = self._handle.engine
         if progress is not None:
-            return watched(
-                engine, progress, self.upsert, data, if_=if_, set=set, on_error=on_error, txn=txn,
-                on_repeat=on_repeat, wait=wait,
-            )  # fmt: skip
+            named = {"if_": if_, "set": set, "txn": txn, "on_repeat": on_repeat, "wait": wait}
+            return watched(engine, progress, self.upsert, data, on_error=on_error, **named)
         if if_ is None and set is None:
             done = door.write_rows(engine, "upsert", data, on_error, txn, on_repeat, wait)
         else:

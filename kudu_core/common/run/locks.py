@@ -37,7 +37,7 @@ The order of the locks is in docs/ARCHITECTURE.md, section 7.  Under these none 
   ``Tablet._numbers``, ``Throttle._mutex``, ``Journal._mutex``, ``Closing._mutex``,
   ``Lane._failed_mutex``, ``CompactionLane._beginning``, ``Handle._exchange_mutex``, ``Tally._mutex``,
   ``ObjectFiles._mutex``, ``AskedPieces._mutex``, ``KeptPieces._mutex``, ``StoreHome._mutex``,
-  ``PieceCache._mutex``;
+  ``PieceCache._mutex``, ``LongWork._mutex``;
 * held while another open table is made, which has locks of its own: ``Handle._refresh_mutex``, of a reader,
   and that of ``engines/spark/cache.py``, taken before it.
 

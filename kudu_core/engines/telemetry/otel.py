@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 
-class Spans:
+class SpanListener:
     """A listener that makes a span of each flush, compaction, load, backup and other long work:
-    ``open_table(path, "rw", listener=Spans())``.  Also what ``progress=`` may be.
+    ``open_table(path, "rw", listener=SpanListener())``.  Also what ``progress=`` may be.
 
     The span of a part, such as a merge, is a child of that of the whole; others are children of what the
     caller has under way.
@@ -56,4 +56,4 @@ def _known(event: WorkEvent) -> dict[str, str]:
     return known
 
 
-__all__ = ["Spans"]
+__all__ = ["SpanListener"]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.run.clock import timestamp_of
 from kudu_core.common.run.locks import Claim
-from kudu_core.common.run.measure.work import Work, under_way
+from kudu_core.common.run.measure.work import LongWork, under_way
 from kudu_core.common.schema.column_names import OP_COLUMN
 from kudu_core.errors import InvalidArgument, shown
 from kudu_core.table.backup.backup_file import BackupFile, BackupFileWriter
@@ -59,7 +59,7 @@ def backup(
     handle: Handle, place: BackupPlace, since: Any, runs: Runs | None = None, *, progress: Any = None
 ) -> BackupResult:
     """Write one backup; the walk behind ``Table.backup``.  ``runs``: somebody else writes the rows."""
-    with Work("backup", handle.opened().tell, progress=progress):
+    with LongWork("backup", handle.opened().tell, progress=progress):
         return _backup(handle, place, since, runs)
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.locks import HeldLocks
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 from kudu_core.common.schema.alter import altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
@@ -66,7 +66,7 @@ def alter(
 
     ``fit``: whether rows are as a change demands, which the rooms above know how to read.
     """
-    with Work("alter", engine.tell, unit="tablets") as work:
+    with LongWork("alter", engine.tell, unit="tablets") as work:
         return _altered(
             engine, work, fit, add=add, drop=drop, rename=rename, change=change, order=order,
             add_range=add_range, drop_range=drop_range, options=options,
@@ -75,7 +75,7 @@ def alter(
 
 def _altered(
     engine: Engine,
-    work: Work,
+    work: LongWork,
     fit: StatesFit,
     *,
     add: Any,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 from kudu_core.errors import InvalidArgument, KuduError
 from kudu_core.tablet.maintain.folding import stored_rows
 
@@ -53,7 +53,7 @@ def compact_now(engine: Engine, *, full: bool, progress: Any = None) -> None:
     """The compactions that pay, or all of them; then the files that nobody reads any more go."""
     assert engine.compactions is not None
     total = sum(map(stored_rows, engine.tablets)) if full else None
-    with Work("compact", engine.tell, total=total, progress=progress):
+    with LongWork("compact", engine.tell, total=total, progress=progress):
         engine.compactions.compact_all(full=full)
     engine.compactions.collect_garbage()
 

@@ -94,8 +94,7 @@ class Engine:
         self.cache = PageCache(self.options.cache_bytes)
         self.pool = Pool(options.scan_threads or (STORE_THREADS if self.in_store else None))
         self.journal = Journal(clock)  # what maintenance has done
-        syncs = options.durability == "sync"
-        self.call_times = CallTimes(path, options.slow_operation_s, times_all=syncs)
+        self.call_times = CallTimes(path, options)
         turns = Turns(TURN_S, clock.monotonic_s)
         self.short_writes = mutex() if options.durability == "sync" else turns
         """Held by a short write from encoding to the release of its mutexes: to hand these and the GIL over

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kudu_core.common.partition.declared import HashPartition, RangePartition
 from kudu_core.common.run.clock import Clock
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 from kudu_core.common.schema.declare import Column
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import tell
@@ -82,7 +82,7 @@ def repair(
 
     given = Given(schema, primary_key, partition_by)
     told = None if listener is None else partial(tell, listener)
-    with Work("repair", told, progress=progress):
+    with LongWork("repair", told, progress=progress):
         return walk.repair(fs, root, place, given, dry_run=dry_run, clock=_clock or Clock())
 
 

@@ -27,8 +27,8 @@ def prometheus_text(*tables: Measured) -> str:
     """What ``metrics()`` of open tables says, as Prometheus reads it; each series has the table's path as the
     label ``table``.
 
-    Serve it at ``/metrics`` with the content type ``text/plain; version=0.0.4``, or write it to a file for
-    the node exporter.
+    Serve it at ``/metrics`` with the content type ``text/plain; version=0.0.4`` (``CONTENT_TYPE``), or write
+    it to a file for the node exporter.
 
     >>> print(kc.prometheus_text(stock).splitlines()[0])
     # HELP kudu_core_tablets Tablets that take rows.

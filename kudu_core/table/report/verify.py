@@ -22,7 +22,7 @@ from kudu_core.common.format.names import (
     parse_lost,
     tablet_of_folder,
 )
-from kudu_core.common.run.measure.work import Work, under_way
+from kudu_core.common.run.measure.work import LongWork, under_way
 from kudu_core.errors import Corruption
 from kudu_core.fs.base import is_temporary
 from kudu_core.fs.copies import copy_of
@@ -86,11 +86,11 @@ def verify(engine: Engine, progress: Any = None) -> Verified:
     Corruption
         At the first damage, with file and offset.  Of a record of the log that cannot be replayed, too.
     """
-    with Work("verify", engine.tell, unit="bytes", progress=progress) as work:
+    with LongWork("verify", engine.tell, unit="bytes", progress=progress) as work:
         return _verify(engine, work)
 
 
-def _verify(engine: Engine, work: Work) -> Verified:
+def _verify(engine: Engine, work: LongWork) -> Verified:
     for attempt in range(TRIES):
         fresh = opened_anew(engine)
         try:

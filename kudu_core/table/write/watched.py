@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
@@ -18,7 +18,7 @@ def watched(engine: Engine, progress: Any, write: Callable[..., T], data: Any, *
     total = getattr(data, "num_rows", None)
     if total is None and isinstance(data, list):
         total = len(data)
-    with Work("ingest", engine.tell, total=total if isinstance(total, int) else None, progress=progress):
+    with LongWork("ingest", engine.tell, total=total if isinstance(total, int) else None, progress=progress):
         return write(data, **arguments)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.common.run.gates import Flag, Gates
 from kudu_core.common.run.locks import NOTHING, Claim, mutex
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 from kudu_core.common.run.pool import Pool
 from kudu_core.errors import Closed
 from kudu_core.events import DeltaCompactionEnd, Event, FilesDeleted, HistoryCollected, MergeEnd
@@ -126,7 +126,7 @@ class CompactionLane(Lane):
         with claim:
             return self.run_one(looks=looks, may=self._is_due)
 
-    def _check_going_on(self, work: Work | None = None) -> None:
+    def _check_going_on(self, work: LongWork | None = None) -> None:
         if self._stop.is_set():
             raise Closed("the table was closed; the compaction under way was given up")
         if work is not None:
@@ -259,7 +259,7 @@ class CompactionLane(Lane):
         rowset = tablet.view.rowset(rowset_id)
         if rowset is None or not redo_files(rowset):
             return False
-        with Work(kind, self._tell, tablet_id=str(tablet.id)) as work:
+        with LongWork(kind, self._tell, tablet_id=str(tablet.id)) as work:
             with self._operation():
                 self._check_going_on(work)  # after the claim: a close waits for it, or has set the flag
                 done = fold(tablet, rowset_id, kind, column_ids)
@@ -291,7 +291,7 @@ class CompactionLane(Lane):
         """One merging compaction; None when another compaction is at one of the rowsets, or one has gone."""
         started = self._clock.monotonic_s()
         rows = sum(meta.rows for meta in tablet.rowset_metas if meta.id in set(rowset_ids))
-        with Work(MERGE, self._tell, tablet_id=str(tablet.id), total=rows) as work:
+        with LongWork(MERGE, self._tell, tablet_id=str(tablet.id), total=rows) as work:
             with self._operation():
                 done = merge_rowsets(
                     tablet,
@@ -354,7 +354,7 @@ class CompactionLane(Lane):
 
     def _collect_history(self, tablet: Tablet) -> bool:
         started = self._clock.monotonic_s()
-        with Work(HISTORY_GC, self._tell, tablet_id=str(tablet.id), unit="bytes") as work:
+        with LongWork(HISTORY_GC, self._tell, tablet_id=str(tablet.id), unit="bytes") as work:
             with self._operation():
                 self._check_going_on(work)
                 horizon = self._horizon(True)

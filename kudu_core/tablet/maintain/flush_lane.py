@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kudu_core.common.run.clock import Clock, micros_of
 from kudu_core.common.run.gates import Flag
 from kudu_core.common.run.locks import mutex
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 from kudu_core.errors import Closed, Fenced, Poisoned
 from kudu_core.events import DeltaFlushEnd, Event, FlushEnd, LogTruncated, MaintenanceError, TokensDropped
 from kudu_core.tablet.flush.deltas import flush_deltas
@@ -202,7 +202,7 @@ class FlushLane(Lane):
         if not len(view.active) and not view.frozen:
             return False
         memory_bytes = sum(m.nbytes for m in (view.active, *view.frozen))
-        with Work(FLUSH, tell, tablet_id=str(tablet.id)) as work:
+        with LongWork(FLUSH, tell, tablet_id=str(tablet.id)) as work:
             done = flush_memrowset(tablet)
             if done is None:
                 return False
@@ -235,7 +235,7 @@ class FlushLane(Lane):
         started = self._clock.monotonic_s()
         before = {r.id: r for r in map(tablet.view.rowset, rowset_ids) if r is not None}
         changes = {rowset.id: sum(map(len, rowset.memory_stores)) for rowset in before.values()}
-        with Work(DELTA_FLUSH, tell, tablet_id=str(tablet.id)) as work:
+        with LongWork(DELTA_FLUSH, tell, tablet_id=str(tablet.id)) as work:
             if not flush_deltas(tablet, tuple(before)):
                 return False
             _sync_edits(tablet)

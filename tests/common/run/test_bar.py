@@ -9,7 +9,7 @@ import pytest
 
 from kudu_core.common.run.measure import work as works
 from kudu_core.common.run.measure.bar import Bar, line
-from kudu_core.common.run.measure.work import Work
+from kudu_core.common.run.measure.work import LongWork
 from kudu_core.events import Ended, Progress, TokensDropped, WorkEvent
 
 
@@ -52,7 +52,7 @@ def test_what_it_shows_at_the_end() -> None:
 def test_on_a_terminal_the_line_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(works, "PROGRESS_S", -1.0)
     terminal = Terminal()
-    with Work("verify", None, unit="bytes", total=2048, progress=Bar(terminal)) as work:
+    with LongWork("verify", None, unit="bytes", total=2048, progress=Bar(terminal)) as work:
         work.advance(1024)
         work.advance(1024)
     first, second, last = terminal.getvalue().split("\r")
@@ -65,7 +65,7 @@ def test_elsewhere_there_is_a_line_at_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(works, "PROGRESS_S", -1.0)
-    with Work("verify", None, progress=True) as work:
+    with LongWork("verify", None, progress=True) as work:
         work.advance(7)
     assert capsys.readouterr().err.startswith("verify: 7 rows in ")
 

@@ -11,7 +11,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.common.run.measure import work as works
-from kudu_core.common.run.measure.work import Work, counted_here, load_of, under_way
+from kudu_core.common.run.measure.work import LongWork, counted_here, load_of, under_way
 from kudu_core.events import Event, Progress, Started, WorkEvent
 
 
@@ -27,7 +27,7 @@ def names(told: list[WorkEvent]) -> list[str]:
 @pytest.mark.usefixtures("at_every_step")
 def test_it_is_told_in_order() -> None:
     told: list[WorkEvent] = []
-    with Work("backup", told.append, total=5) as work:
+    with LongWork("backup", told.append, total=5) as work:
         work.begin("writing", 5)
         work.advance(2)
         work.advance(3)
@@ -45,7 +45,7 @@ def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[WorkEvent] = []
     now_s = [100.0]
     monkeypatch.setattr(works, "_now_s", lambda: now_s[0])
-    with Work("verify", told.append) as work:
+    with LongWork("verify", told.append) as work:
         for _ in range(1000):
             now_s[0] += 0.001
             work.advance(1)
@@ -55,7 +55,7 @@ def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_that_fails_says_why() -> None:
     told: list[WorkEvent] = []
-    with pytest.raises(ZeroDivisionError), Work("verify", told.append):
+    with pytest.raises(ZeroDivisionError), LongWork("verify", told.append):
         _ = 1 / 0
     assert names(told) == ["Started", "Ended"]
     assert told[-1].error == "ZeroDivisionError('division by zero')"
@@ -74,7 +74,7 @@ def test_whoever_is_told_may_cancel(kind: type[WorkEvent]) -> None:
             event.cancel()
 
     done = 0
-    with pytest.raises(kc.Cancelled, match="the backup was cancelled"), Work("backup", listener) as work:
+    with pytest.raises(kc.Cancelled, match="the backup was cancelled"), LongWork("backup", listener) as work:
         for _ in range(3):
             work.advance(1)
             done += 1
@@ -84,12 +84,12 @@ def test_whoever_is_told_may_cancel(kind: type[WorkEvent]) -> None:
 
 
 def test_what_is_done_cannot_be_cancelled() -> None:
-    with Work("backup", lambda event: event.cancel() if isinstance(event, Started) else None) as work:
+    with LongWork("backup", lambda event: event.cancel() if isinstance(event, Started) else None) as work:
         work.count(1)
 
 
 def test_a_part_ends_with_the_whole() -> None:
-    with Work("compact", None) as whole, Work("merge", None) as part:
+    with LongWork("compact", None) as whole, LongWork("merge", None) as part:
         part.check()
         whole.cancel()
         with pytest.raises(kc.Cancelled, match="the compact"):
@@ -99,13 +99,13 @@ def test_a_part_ends_with_the_whole() -> None:
 @pytest.mark.usefixtures("at_every_step")
 def test_a_part_counts_for_the_whole() -> None:
     told: list[WorkEvent] = []
-    with Work("compact", told.append, total=10) as whole:
-        with Work("merge", None) as part:
+    with LongWork("compact", told.append, total=10) as whole:
+        with LongWork("merge", None) as part:
             part.advance(4)
         whole.reach(5)
         whole.reach(5)
     assert [e.done for e in told] == [0, 4, 10]
-    with Work("repair", told.append), Work("verify", None, unit="bytes") as other:
+    with LongWork("repair", told.append), LongWork("verify", None, unit="bytes") as other:
         other.advance(4)
     assert told[-1].done == 0, "bytes are no rows"
     assert part.parent is whole and whole.parent is None
@@ -114,7 +114,7 @@ def test_a_part_counts_for_the_whole() -> None:
 @pytest.mark.parametrize("wrong", [1, "yes", object()])
 def test_progress_that_nobody_can_be(wrong: object) -> None:
     with pytest.raises(kc.InvalidArgument, match="progress is True, or called"):
-        Work("backup", None, progress=wrong)
+        LongWork("backup", None, progress=wrong)
 
 
 @pytest.mark.usefixtures("at_every_step")
@@ -125,7 +125,7 @@ def test_who_shows_progress_and_raises_hurts_nothing(caplog: pytest.LogCaptureFi
         told.append(event)
         raise RuntimeError("the bar is broken")
 
-    with caplog.at_level(logging.ERROR, "kudu_core"), Work("backup", None, progress=broken) as work:
+    with caplog.at_level(logging.ERROR, "kudu_core"), LongWork("backup", None, progress=broken) as work:
         work.advance(1)
     assert names(told) == ["Started", "Progress", "Ended"]
     assert len(caplog.records) == 3
@@ -133,12 +133,12 @@ def test_who_shows_progress_and_raises_hurts_nothing(caplog: pytest.LogCaptureFi
 
 def test_what_a_listener_does_is_no_part_of_the_work() -> None:
     seen: list[object] = []
-    with Work("ingest", lambda _: seen.append(under_way())) as work:
+    with LongWork("ingest", lambda _: seen.append(under_way())) as work:
         assert under_way() is work
         with load_of(lambda _: None) as joined:
             assert joined is work
     assert seen == [None, None]
-    with Work("compact", None), load_of(lambda _: None) as own:
+    with LongWork("compact", None), load_of(lambda _: None) as own:
         assert own.operation == "ingest" and own is under_way()
     assert under_way() is None
 
@@ -146,7 +146,7 @@ def test_what_a_listener_does_is_no_part_of_the_work() -> None:
 def test_threads_that_help() -> None:
     """Each knows nothing of the work but what it is given; their counts add up and go down for nobody."""
     told: list[WorkEvent] = []
-    with Work("compact", told.append) as work:
+    with LongWork("compact", told.append) as work:
 
         def help_() -> None:
             assert under_way() is None
@@ -177,7 +177,7 @@ def test_one_event_at_a_time() -> None:
             told.append(event.done)
             inside[0] -= 1
 
-    with Work("compact", listener) as work:
+    with LongWork("compact", listener) as work:
         threads = [
             threading.Thread(target=lambda: [work.advance(1) for _ in range(300)]) for _ in range(4)
         ]
@@ -190,7 +190,7 @@ def test_one_event_at_a_time() -> None:
 
 def test_events_travel_without_the_work() -> None:
     told: list[WorkEvent] = []
-    with Work("backup", told.append, total=3):
+    with LongWork("backup", told.append, total=3):
         pass
     for event in told:
         again = pickle.loads(pickle.dumps(event))
@@ -202,7 +202,7 @@ def test_events_travel_without_the_work() -> None:
 @pytest.mark.usefixtures("at_every_step")
 def test_things_are_counted_when_the_next_is_asked_for() -> None:
     told: list[WorkEvent] = []
-    with Work("backup", told.append) as work:
+    with LongWork("backup", told.append) as work:
         things: Iterator[int] = work.over(iter([5, 7]), lambda n: n)
         next(things)
         assert names(told) == ["Started"]

@@ -20,7 +20,6 @@ PACKAGE = ROOT / "kudu_core"
 
 # Name -> why it may stay though nothing in the package says it.
 STAYS = {
-    "log_events": "a listener for users: open_table(listener=log_events)",
     "seekable": "pyarrow asks a file of Python's for it",
     "open_input_file": "pyarrow asks a file system of Python's for it",
     "check_records": "an invariant of docs/protocol.md; tests see log and manifests together",

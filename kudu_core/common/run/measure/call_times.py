@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from itertools import chain, cycle, repeat
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.measure.histogram import Histogram, Times
 from kudu_core.events import Ended, Event
+
+if TYPE_CHECKING:
+    from kudu_core.options import Options
 
 CALLS = ("get", "scan", "write")
 SAMPLED = 256
@@ -27,7 +30,7 @@ _log = logging.getLogger("kudu_core.slow")
 _log.addHandler(logging.NullHandler())  # who has set up no logging sees nothing
 
 
-class Written(Protocol):
+class DoneWrite(Protocol):
     """What a write has come to."""
 
     @property
@@ -47,16 +50,16 @@ B = TypeVar("B", bound=ReadBatch)
 class CallTimes:
     """Of one open table, from any thread."""
 
-    def __init__(self, path: str, slow_s: float | None, *, times_all: bool) -> None:
-        """``slow_s``: what takes longer is told to the logger ``kudu_core.slow``; None: nothing is."""
+    def __init__(self, path: str, options: Options) -> None:
         self.path = path
-        self.slow_s = slow_s
+        self.slow_s = options.slow_operation_s
+        """What takes longer is told to the logger ``kudu_core.slow``; None: nothing is."""
         self._times = {call: Histogram() for call in CALLS}
-        self._get, self._write = self._times["get"], self._times["write"]
+        self._get_times, self._write_times = self._times["get"], self._times["write"]
         self._scans_due = sampling()
         self.writes_due = sampling()
         """Asked before each write of rows, as ``Handle.gets_due``."""
-        self.times_all = times_all
+        self.times_all = options.durability == "sync"
         """Whether writes of few rows are all measured, and not only those of which the sampling says so."""
 
     def now(self) -> dict[str, Times]:
@@ -66,18 +69,18 @@ class CallTimes:
     def got(self, began_s: float, times: int) -> None:
         """A read of one row has ended that stands for so many."""
         took_s = now_s() - began_s
-        self._get.add(took_s, times)
+        self._get_times.add(took_s, times)
         self.look("get", took_s)
 
-    def wrote(self, began_s: float, done: Written, times: int = 1, *, sampled: bool = False) -> None:
+    def wrote(self, began_s: float, done: DoneWrite, times: int = 1, *, sampled: bool = False) -> None:
         """A write has ended.  If it was fast it stands for so many, 0: it is not counted; if it was slow for
         itself, unless others like it are not looked at (``sampled``)."""
         took_s = now_s() - began_s
         if took_s > FAST_S:
-            self._write.add(took_s, times if sampled else 1)
+            self._write_times.add(took_s, times if sampled else 1)
             self.look("write", took_s, rows=sum(done.counts[:3]))
         elif times:
-            self._write.add(took_s, times)
+            self._write_times.add(took_s, times)
             self.look("write", took_s, rows=sum(done.counts[:3]))
 
     def scan_of(self, batches: Iterator[B]) -> Iterator[B]:

@@ -1,9 +1,9 @@
 """Long work that tells how far it is, and that can be asked to end.
 
-``with Work("backup", engine.tell) as work:`` tells ``Started`` and ``Ended``; ``work.advance(rows)`` where
-something is done tells ``Progress`` now and then, and raises ``Cancelled`` where a listener has asked for
-that.  Each thread knows what it has under way (``under_way``), so that what runs deep inside a work can count
-for it.
+``with LongWork("backup", engine.tell) as work:`` tells ``Started`` and ``Ended``; ``work.advance(rows)``
+where something is done tells ``Progress`` now and then, and raises ``Cancelled`` where a listener has asked
+for that.  Each thread knows what it has under way (``under_way``), so that what runs deep inside a work can
+count for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ids = count(1)
 class _Here(threading.local):
     """What this thread has under way."""
 
-    work: Work | None = None
+    work: LongWork | None = None
 
 
 _here = _Here()
@@ -51,7 +51,7 @@ class Token:
         self.is_cancelled = True
 
 
-class Work:
+class LongWork:
     """One long work.  Its methods may be called by any thread, but for ``with`` and ``over``."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Work:
     def id(self) -> int:
         return int(self._known["work_id"])
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> LongWork:
         self._told(self._event(Started))
         _here.work = self
         return self
@@ -182,7 +182,7 @@ class Work:
 
     def check(self) -> None:
         """``Cancelled`` if it, or what it is a part of, is to end."""
-        work: Work | None = self
+        work: LongWork | None = self
         while work is not None:
             if work._token.is_cancelled:
                 raise Cancelled(f"the {work.operation} was cancelled while it was under way")
@@ -197,7 +197,7 @@ class Work:
             _here.work = before
 
 
-def under_way() -> Work | None:
+def under_way() -> LongWork | None:
     """What this thread is at."""
     return _here.work
 
@@ -213,9 +213,9 @@ class load_of:
     def __init__(self, told: Callable[[Event], None]) -> None:
         now = _here.work
         self.is_new = now is None or not now.is_load
-        self._work = Work("ingest", told) if self.is_new or now is None else now
+        self._work = LongWork("ingest", told) if self.is_new or now is None else now
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> LongWork:
         return self._work.__enter__() if self.is_new else self._work
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -236,4 +236,4 @@ def progress_listener(progress: Any) -> Callable[[Event], None] | None:
     return lambda event: tell(progress, event)
 
 
-__all__ = ["Work", "counted_here", "load_of", "progress_listener", "under_way"]
+__all__ = ["LongWork", "counted_here", "load_of", "progress_listener", "under_way"]

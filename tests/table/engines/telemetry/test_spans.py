@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kudu_core as kc
-from kudu_core.engines.telemetry.otel import Spans
+from kudu_core.engines.telemetry.otel import SpanListener
 
 pytest.importorskip("opentelemetry.sdk.trace")
 from opentelemetry.sdk.trace import TracerProvider
@@ -20,8 +20,8 @@ def test_work_is_traced(path: Path) -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("test")
-    options = {"maintenance": "manual"}
-    with kc.create_table(path, [("k", "int64")], "k", options=options, listener=Spans(tracer)) as table:
+    options, listener = {"maintenance": "manual"}, SpanListener(tracer)
+    with kc.create_table(path, [("k", "int64")], "k", options=options, listener=listener) as table:
         for first in (0, 1):
             table.insert({"k": range(first, 100, 2)})
             table.flush()
@@ -52,5 +52,5 @@ def test_as_progress(path: Path) -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     with kc.create_table(path, [("k", "int64")], "k") as table:
-        table.verify(progress=Spans(provider.get_tracer("test")))
+        table.verify(progress=SpanListener(provider.get_tracer("test")))
     assert [span.name for span in exporter.get_finished_spans()] == ["kudu_core verify"]
