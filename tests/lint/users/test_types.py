@@ -105,6 +105,9 @@ RIGHT = """
         record: kc.Unreplayed | None = table.unreplayed
         inserted: int = table.insert({"k": [1]}, wait=False).result().inserted
         table.stats("tablet")
+        report: kc.Report = table.report("t.html")
+        data: kc.ReportData = kc.report("t").data
+        heights: list[float] = [tablet.height for tablet in data.tablets]
         larger = kc.new("n") > kc.old("n")
         table.upsert([{"k": 1, "n": 2}], if_=larger, on_error="return")
         table.update({"k": [1]}, set={"n": kc.old("n") + 1}, if_=[("n", ">", 1)], wait=False).result().updated
