@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kudu_core.table.backup.restore import restore as restore_table
 from kudu_core.table.lifecycle.handles import create_handle, open_handle
 from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.table import Table
+from kudu_core.table.write.expired_rows import swept
 
 if TYPE_CHECKING:
 
@@ -36,6 +38,7 @@ def create_table(
     options: Options | Mapping[str, Any] | None = None,
     exist_ok: bool = False,
     listener: EventListener | None = None,
+    ttl: tuple[str, timedelta] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     _fs: FileSystem | None = None,
     _clock: Clock | None = None,
@@ -59,10 +62,13 @@ def create_table(
     options
         Stored with the table; what is not given has its default.
     exist_ok
-        Open the table that is there, if its schema, key and partitions are these.  Its own options stay
+        Open the table that is there, if its schema, key, ttl and partitions are these.  Its own options stay
         stored; those that are given hold for this handle, as of ``open_table``.
     listener
         As of ``open_table``.
+    ttl
+        A column with times or dates, and how long a row lives after its own: then it is hidden, and removed
+        later (docs/ttl.md).  A row without a time stays.
     storage_options
         Of `s3://`, `gs://`, `az://` and `abfss://`: the client's keys, as of ``check_store``, and
         ``cache_dir`` and ``cache_bytes``, of a cache on this machine (docs/objects.md).
@@ -77,9 +83,9 @@ def create_table(
     handle = create_handle(
         path, schema, primary_key,
         partition_by=partition_by, options=options, exist_ok=exist_ok, listener=listener,
-        storage_options=storage_options, fs=_fs, clock=_clock, requests=_requests,
+        storage_options=storage_options, fs=_fs, clock=_clock, requests=_requests, ttl=ttl,
     )  # fmt: skip
-    return Table(handle)
+    return Table(swept(handle))
 
 
 def open_table(
@@ -139,7 +145,7 @@ def open_table(
         path, mode, options=options, timeout_s=timeout_s, listener=listener, storage_options=storage_options,
         refresh_s=refresh_s, fs=_fs, clock=_clock, requests=_requests,
     )  # fmt: skip
-    return Table(handle)
+    return Table(swept(handle))
 
 
 def restore(

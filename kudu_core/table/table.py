@@ -11,18 +11,23 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kudu_core.common.schema.alter import SAME
+from kudu_core.common.schema.ttl import told_ttl
 from kudu_core.table.backup.backup import backup
 from kudu_core.table.backup.backup_place import place_at
 from kudu_core.table.changes.fitting_states import check_states
 from kudu_core.table.lifecycle.alter import alter
-from kudu_core.table.lifecycle.maintain import collect_now, compact_now, flush_now, maintain_now
+from kudu_core.table.lifecycle.maintain import check_budget, collect_now, compact_now, flush_now, maintain_now
 from kudu_core.table.table_administration import TableAdministration
 from kudu_core.table.table_engines import TableEngines
 from kudu_core.table.table_manners import TableManners
 from kudu_core.table.table_reads import TableReads
 from kudu_core.table.table_writes import TableWrites
+from kudu_core.table.write.expired_rows import sweep
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     import pyarrow as pa
 
     from kudu_core.common.partition.partitions import PartitionSchema
@@ -74,6 +79,12 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         return self._handle.engine.partitions
 
     @property
+    def ttl(self) -> tuple[str, timedelta] | None:
+        """The column with the time of a row, and how long the row lives after it; None: for ever."""
+        schema = self._handle.engine.schema
+        return told_ttl(schema.ttl, schema.by_id)
+
+    @property
     def options(self) -> Options:
         """What is in force for this handle: the options stored with the table, and in place of them those
         that it was opened with.  What None stands for is in ``metrics()``."""
@@ -107,6 +118,7 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         add_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
         drop_range: tuple[Any, Any] | list[tuple[Any, Any]] | None = None,
         options: Options | Mapping[str, Any] | None = None,
+        ttl: Any = SAME,
     ) -> int:
         """Change columns, ranges and options, all of it or nothing, beside running scans and writes.
 
@@ -140,6 +152,8 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
             and graces holds for this handle at once, others when they refresh or open; log, threads and
             memory (``durability``, ``group_interval_s``, ``maintenance``, ``maintenance_threads``,
             ``memory_limit_bytes``, ``page_cache_bytes``, ``scan_threads``) at the next open.
+        ttl
+            As of ``create_table``; None: rows do not expire any more (docs/ttl.md).
 
         Returns
         -------
@@ -155,7 +169,7 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         engine = self._handle.for_writing()
         return alter(
             engine, add=add, drop=drop, rename=rename, change=change, order=order,
-            add_range=add_range, drop_range=drop_range, options=options,
+            add_range=add_range, drop_range=drop_range, options=options, ttl=ttl,
             fit=partial(check_states, self._handle),
         )  # fmt: skip
 
@@ -182,7 +196,9 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         >>> stock.count()
         3
         """
-        compact_now(self._handle.for_writing(), full=full, progress=progress)
+        engine = self._handle.for_writing()
+        sweep(engine)
+        compact_now(engine, full=full, progress=progress)
 
     def maintain(self, budget_s: float | None = None) -> int:
         """Do what background maintenance would do now, until nothing is worth it; how many operations it did.
@@ -204,7 +220,9 @@ class Table(TableWrites, TableReads, TableEngines, TableManners, TableAdministra
         OSError
             An operation failed; it is left alone for some seconds, so that a call after it does the others.
         """
-        return maintain_now(self._handle.for_writing(), budget_s)
+        engine = self._handle.for_writing()
+        check_budget(budget_s)
+        return bool(sweep(engine)) + maintain_now(engine, budget_s)
 
     def gc(self) -> None:
         """Drop the history that ``history_retention_s`` and pinned snapshots no longer keep, the files that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -20,8 +20,12 @@ from kudu_core.common.schema.declare import (
 )
 from kudu_core.common.schema.nested_columns import NestedColumn, path_of, with_field
 from kudu_core.common.schema.schema import Schema, StoredColumn, check_size
+from kudu_core.common.schema.ttl import declared_ttl
 from kudu_core.common.types.widening import changes_cells
 from kudu_core.errors import InvalidArgument, shown
+
+SAME: Final = object()
+"""What stays as it is."""
 
 
 def altered(
@@ -32,6 +36,7 @@ def altered(
     add: Sequence[Column | pa.Field] = (),
     change: Mapping[str, Mapping[str, Any]] | None = None,
     order: Sequence[str] = (),
+    ttl: Any = SAME,
 ) -> Schema:
     """The schema after dropping, renaming, changing, adding and ordering columns, one after the other;
     version one higher.
@@ -80,7 +85,15 @@ def altered(
     columns = ordered(columns, nested, order)
     changes = any(column.older and column.older[-1][0] == schema.version for column in columns)
     cells = schema.version if changes else schema.cells
-    after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested), cells)
+    if ttl is SAME:
+        kept = schema.ttl
+        if kept is not None and kept.column_id in gone:
+            name = schema.by_id[kept.column_id].name
+            raise InvalidArgument(f"column {name!r} has the times of ttl: take that away too, by ttl=None")
+    else:
+        leaves = [id_ for one in nested for id_ in one.ids]
+        kept = declared_ttl(ttl, {column.name: column for column in columns}, leaves)
+    after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested), cells, kept)
     check_size(after)
     return after
 

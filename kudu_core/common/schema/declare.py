@@ -21,6 +21,7 @@ from kudu_core.common.schema.schema import (
     check_size,
     check_stored,
 )
+from kudu_core.common.schema.ttl import declared_ttl
 from kudu_core.common.types import values
 from kudu_core.common.types.nested_layout import NestedLayout, is_nested, layout_of
 from kudu_core.common.types.types import ColumnType, check_zone, extension_name
@@ -63,7 +64,7 @@ class Column:
     comment: str = ""
 
 
-def declare(schema: Any, primary_key: str | Sequence[str]) -> Schema:
+def declare(schema: Any, primary_key: str | Sequence[str], ttl: Any = None) -> Schema:
     """Check what ``create_table`` was given and make version 1 of the schema.
 
     ``schema``: of whatever has one (``given_schema.py``).
@@ -90,7 +91,8 @@ def declare(schema: Any, primary_key: str | Sequence[str]) -> Schema:
         if by_name[name].encoding == "delta":
             raise InvalidArgument(f"column {name!r}: of key columns, only the last may have encoding 'delta'")
     key_ids = tuple(by_name[name].id for name in key)
-    declared = Schema(1, tuple(stored), key_ids, len(stored) + 1, tuple(nested))
+    lives = declared_ttl(ttl, by_name, [id_ for one in nested for id_ in one.ids])
+    declared = Schema(1, tuple(stored), key_ids, len(stored) + 1, tuple(nested), ttl=lives)
     check_size(declared)
     return declared
 

@@ -21,6 +21,7 @@ from kudu_core.common.schema.encodings import COMPRESSIONS, encodings_of
 from kudu_core.common.schema.nested_columns import NestedColumn, check_leaves, is_field
 from kudu_core.common.schema.older_types import Older, cell_types, older_json, older_of
 from kudu_core.common.schema.rowcodec import RowCodec
+from kudu_core.common.schema.ttl import Ttl
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import KeyCodec
 from kudu_core.common.types.nested_layout import is_nested
@@ -113,13 +114,15 @@ class Schema:
     """Columns of which users see one where some of ``columns``, one beside the other, are stored."""
     cells: int = 0
     """The last version before a change of types by which cells changed; 0: there was none."""
+    ttl: Ttl | None = None
 
     def __post_init__(self) -> None:
         if self.next_id < 0:
             object.__setattr__(self, "next_id", 1 + max((c.id for c in self.columns), default=0))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Schema, (self.version, self.columns, self.key_ids, self.next_id, self.nested, self.cells)
+        own = (self.version, self.columns, self.key_ids, self.next_id, self.nested, self.cells, self.ttl)
+        return Schema, own
 
     @cached_property
     def by_name(self) -> dict[str, StoredColumn]:
@@ -146,9 +149,8 @@ class Schema:
 
     def keys_first(self, names: Set[str]) -> list[StoredColumn]:
         """The columns of these names: those of the key in key order, then the others in their order."""
-        return [
-            self.by_name[name] for name in sorted(names & self._places.keys(), key=self._places.__getitem__)
-        ]
+        found = sorted(names & self._places.keys(), key=self._places.__getitem__)
+        return [self.by_name[name] for name in found]
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -273,8 +275,7 @@ class Schema:
         if isinstance(names, str):
             raise InvalidArgument(f"columns is a list of names: [{names!r}]")
         picked = tuple(self.column(name) for name in names)
-        repeated = first_repeated(c.name for c in picked)
-        if repeated is not None:
+        if (repeated := first_repeated(c.name for c in picked)) is not None:
             raise InvalidArgument(f"column {repeated!r} is asked for twice")
         return picked
 
@@ -291,6 +292,7 @@ class Schema:
             "next_id": self.next_id,
             **({"nested": [one.to_json() for one in self.nested]} if self.nested else {}),
             **({"cells": self.cells} if self.cells else {}),
+            **({} if self.ttl is None else {"ttl": self.ttl.to_json()}),
         }
 
     @staticmethod
@@ -305,6 +307,7 @@ class Schema:
             integer(stored["next_id"], 1, MAX_COLUMN_ID + 1),
             tuple(NestedColumn.from_json(one) for one in stored.get("nested", ())),
             integer(stored.get("cells", 0), 0, MAX_VERSION),
+            Ttl.from_json(stored.get("ttl"), columns),
         )
         if any(column.older and column.older[-1][0] > schema.cells for column in columns):
             raise ValueError(f"cells changed after version {schema.cells}, the last one before a change")
@@ -380,9 +383,7 @@ def check_stored(column: StoredColumn) -> None:
         )
     if column.type.kind != TYPE_BINARY:
         return
-    for default in (column.read_default, column.write_default):
-        if default is None:
-            continue
+    for default in {column.read_default, column.write_default} - {None}:
         if isinstance(default, str) and not is_unicode(default):
             raise InvalidArgument(
                 f"column {column.name!r}: default {shown(default)} cannot be written as UTF-8"

@@ -52,7 +52,8 @@ class DatasetMoment:
 
     def planned(self, request: ScanRequest) -> ScanPlan:
         """What is asked for: engines stop reading where they have enough."""
-        return replace(request.planned(self.schema), may_stop=True)
+        plan = request.planned(self.schema, now_us=self.snapshot.clock_us)
+        return replace(plan, may_stop=True)
 
     def scan(self, plan: ScanPlan) -> Scan:
         """The rows of a plan."""

@@ -137,7 +137,7 @@ def plan_changes(
     if since is None and not request.net:
         begun = open_changes(handle, ChangesRequest(columns=[]), None, until)  # keeps its first state
         since, until = begun.since, begun.until
-        state = ScanRequest(request.columns, request.where)
+        state = ScanRequest(request.columns, request.where, expired=True)  # as ``Changes`` begins
         shares += scan_tokens(handle, state, since, target_rows)
     shares += change_tokens(handle, request, since, until, target_rows)
     return shares

@@ -141,7 +141,7 @@ def count(
             snapshot = snapshot_timestamp(engine, at)
             with engine.pins.pin(snapshot):
                 tokens = scan_tokens(handle, request, snapshot, target_rows_per_task)
-                if where is not None:
+                if where is not None or engine.schema.ttl is not None:
                     return tokens, {}
                 rows = {t.id: known_rows(t, snapshot) for t in engine.tablets if t.is_there(snapshot)}
                 return tokens, {tablet_id: some for tablet_id, some in rows.items() if some is not None}

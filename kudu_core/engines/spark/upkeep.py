@@ -38,6 +38,7 @@ from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.snapshot import Snapshot
 from kudu_core.table.read.tokens import DEFAULT_TARGET_ROWS, ScanToken, scan_of, scan_tokens
 from kudu_core.table.report.verify import Verified, opened_anew, verify_frame, verify_tablet, with_tablets
+from kudu_core.table.write.expired_rows import sweep
 
 MERGES_AT_ONCE = 32
 """Each has a thread of the driver, the files of its inputs open, and four bytes of memory for each row."""
@@ -116,6 +117,7 @@ def maintain(
         engine = handle.for_writing()
         threads = min(parallelism(spark), MERGES_AT_ONCE)
         with Claim(engine.writers.committing) as claim:
+            sweep(engine)
             return maintain_now(engine, budget_s, builder_of(engine, run, claim), threads)
 
 
@@ -242,7 +244,8 @@ def backup(
     ) -> tuple[list[BackupFile], tuple[int, int, int]]:
         shares: list[ScanToken | ChangeToken] = []
         if head.since is None:
-            shares += scan_tokens(handle, ScanRequest(stored=True), snapshot, target_rows_per_task)
+            request = ScanRequest(stored=True, expired=True)
+            shares += scan_tokens(handle, request, snapshot, target_rows_per_task)
         else:
             net = ChangesRequest(net=True, stored=True)
             shares += change_tokens(handle, net, head.since, snapshot, target_rows_per_task)

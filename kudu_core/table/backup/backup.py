@@ -32,7 +32,7 @@ from kudu_core.table.backup.backup_manifest import (
 from kudu_core.table.backup.backup_place import check_folder
 from kudu_core.table.changes.changes import open_changes
 from kudu_core.table.changes.changes_plan import ChangesRequest
-from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.plan import ALL_ROWS, ScanRequest
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.read.snapshot import Snapshot, open_snapshot
 
@@ -140,7 +140,7 @@ def _write(
         runs, counts = write(place.fs, directory, head, snapshot)
         total = counts[0]
         if head.since is not None:
-            total = open_scan(handle, ScanRequest(columns=()), snapshot, head.schema).count()
+            total = open_scan(handle, ALL_ROWS, snapshot, head.schema).count()
         manifest = replace(head, counts=counts, total=total, runs=tuple(runs))
         place.commit(directory, manifest)
     return manifest.result(place.folder)
@@ -159,7 +159,7 @@ def _runs_here(
     assert work is not None
     if head.since is None:
         work.begin("writing", _rows_about(handle.engine))
-        rows = iter(open_scan(handle, ScanRequest(stored=True), snapshot, head.schema))
+        rows = iter(open_scan(handle, ScanRequest(stored=True, expired=True), snapshot, head.schema))
     else:
         work.begin("writing")
         net = ChangesRequest(net=True, stored=True)

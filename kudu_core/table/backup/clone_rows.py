@@ -16,7 +16,7 @@ from kudu_core.table.calls.conform import conform_calls
 from kudu_core.table.lifecycle.beside import check_empty, make_beside, open_beside
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.opened.handle import Handle
-from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.plan import ALL_ROWS, ScanRequest
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.read.snapshot import Snapshot, open_snapshot
 from kudu_core.table.write.door import write_parts
@@ -69,7 +69,7 @@ def _make_in_store(
     clone = target.restoring(name, schema, partitions, options.overridden(own), Handle)
     clone.leave_to_caller()
     with clone:
-        if not open_scan(clone, ScanRequest(columns=()), None).count():  # its rows come as one change
+        if not open_scan(clone, ALL_ROWS, None).count():  # its rows come as one change
             _fill(handle, snapshot, clone)
         restored(clone.engine)
 
@@ -83,10 +83,10 @@ def _beginning(schema: Schema, partitions: PartitionSchema) -> tuple[Schema, Par
 
 def _fill(handle: Handle, snapshot: Snapshot, clone: Handle) -> None:
     engine = clone.for_writing()
-    rows = open_scan(handle, ScanRequest(stored=True), snapshot)
-    write_parts(engine, conform_calls(engine.schema, "insert", iter(rows), stored=True))
-    here = open_scan(clone, ScanRequest(columns=()), None).count()
-    if here != (there := open_scan(handle, ScanRequest(columns=()), snapshot).count()):
+    rows = open_scan(handle, ScanRequest(stored=True, expired=True), snapshot)
+    write_parts(engine, conform_calls(engine.schema, "insert", iter(rows), stored=True), clears=False)
+    here = open_scan(clone, ALL_ROWS, None).count()
+    if here != (there := open_scan(handle, ALL_ROWS, snapshot).count()):
         raise InternalError(f"a clone of {there:,} rows has {here:,}")
 
 

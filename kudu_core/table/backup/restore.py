@@ -32,7 +32,7 @@ from kudu_core.table.calls.conform import apply_calls
 from kudu_core.table.lifecycle.beside import check_empty, make_beside, open_beside
 from kudu_core.table.lifecycle.create import create
 from kudu_core.table.opened.handle import Handle
-from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.plan import ALL_ROWS
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.write.door import write_parts
 
@@ -126,7 +126,7 @@ def _make_in_store(target: Location, chain: Chain, fill: Fill) -> None:
     handle = target.restoring(chain.name, schema, partitions, options.overridden(own), Handle)
     handle.leave_to_caller()
     with handle:
-        if not open_scan(handle, ScanRequest(columns=()), None).count():  # its rows come as one change
+        if not open_scan(handle, ALL_ROWS, None).count():  # its rows come as one change
             _fill(handle, chain, fill)
         check_total(handle, chain)
         restored(handle.engine)
@@ -154,7 +154,7 @@ def _fill_here(handle: Handle, chain: Chain) -> None:
     engine = handle.for_writing()
     batches = _batches(chain.fs, chain, engine.schema)
     calls = apply_calls(engine.schema, batches, OP_COLUMN, stored=True)
-    write_parts(engine, _within(calls, chain, engine.partitions))
+    write_parts(engine, _within(calls, chain, engine.partitions), clears=False)
 
 
 def _batches(fs: FileSystem, chain: Chain, schema: Schema) -> Iterator[pa.RecordBatch]:
@@ -242,7 +242,7 @@ def _within(calls: Iterator[Call], chain: Chain, partitions: PartitionSchema) ->
 
 def check_total(handle: Handle, chain: Chain) -> None:
     """``Corruption`` unless the table has as many rows as the one that was backed up."""
-    total = open_scan(handle, ScanRequest(columns=()), None).count()
+    total = open_scan(handle, ALL_ROWS, None).count()
     newest = chain.newest
     if total != newest.total:
         reason = f"backup {newest.number} is of a table of {newest.total} rows; its files give {total}"

@@ -29,12 +29,13 @@ def check_states(
     """As ``StatesFit``."""
     key = handle.opened().schema.key_names
     for demand in demands:
-        if first and since and count(handle, demand.broken, since):
-            found = open_scan(handle, ScanRequest(key, demand.broken, limit=1), since).to_table()
+        if first and since and count(handle, demand.broken, since, expired=True):
+            request = ScanRequest(key, demand.broken, limit=1, expired=True)
+            found = open_scan(handle, request, since).to_table()
             time = pa.array([since], pa.uint64())
             _refuse(handle, demand, until, found.append_column(TIMESTAMP_NAME, time))
-        request = ChangesRequest(columns=key, where=demand.broken)
-        for batch in open_changes(handle, request, since, until):
+        asked = ChangesRequest(columns=key, where=demand.broken)
+        for batch in open_changes(handle, asked, since, until):
             if batch.num_rows:
                 _refuse(handle, demand, until, batch.slice(0, 1))
 
@@ -44,9 +45,10 @@ def _refuse(handle: Handle, demand: Demand, until: int, broken: pa.RecordBatch |
     key = handle.opened().schema.key_names
     what = f"column {demand.column!r} {demand.sentence}"
     [row] = broken.to_pylist()
-    now = count(handle, demand.broken, until)
+    now = count(handle, demand.broken, until, expired=True)
     if now:
-        found = open_scan(handle, ScanRequest(key, demand.broken, limit=1), until).to_pylist()
+        request = ScanRequest(key, demand.broken, limit=1, expired=True)
+        found = open_scan(handle, request, until).to_pylist()
         rows = "1 row" if now == 1 else f"{now:,} rows"
         raise InvalidArgument(f"{what} in {rows}, as in that of {_shown(found[0], key)}")
     raise InvalidArgument(

@@ -21,6 +21,7 @@ from kudu_core.rowset.history.window import EVENT_DELETED
 from kudu_core.table.changes.change_batches import OP_NAMES
 from kudu_core.table.changes.changes import Changes
 from kudu_core.table.changes.changes_plan import ChangesPlan, ChangesRequest, readable_since
+from kudu_core.table.read.expiry.expired import are_expired, expiry_clock, time_column
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.tablet.view.view import KeyBatch
 
@@ -37,7 +38,22 @@ _HEAD = (
 
 
 def history_of(handle: Handle, key: Any, columns: Any, since: Any, until: Any) -> pa.Table:
-    """What ``Table.history_of`` and ``Snapshot.history_of`` return."""
+    """What ``Table.history_of`` and ``Snapshot.history_of`` return, without what has expired by now."""
+    schema = handle.opened().schema
+    if schema.ttl is None:
+        return _all_versions(handle, key, columns, since, until)
+    now_us, time = expiry_clock(handle.engine, until), time_column(schema).name
+    if columns is not None and not isinstance(columns, str):
+        columns = list(columns)
+    asked = columns is None or isinstance(columns, str) or time in columns
+    wanted = columns if asked else [*columns, time]
+    found = _all_versions(handle, key, wanted, since, until)
+    mask = are_expired(found[time].combine_chunks(), schema, now_us)
+    found = found.filter(pa.array(~mask)) if mask.any() else found
+    return found if asked else found.drop_columns([time])
+
+
+def _all_versions(handle: Handle, key: Any, columns: Any, since: Any, until: Any) -> pa.Table:
     request = ChangesRequest(columns)
 
     def begun(engine: Engine) -> tuple[_Versions, int | None]:

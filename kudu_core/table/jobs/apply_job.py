@@ -30,6 +30,7 @@ from kudu_core.table.runs.resolution import Resolution
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import StagedRun
 from kudu_core.table.write.door import write_parts
+from kudu_core.table.write.expired_rows import sweep
 
 if TYPE_CHECKING:
     from kudu_core.common.idempotence.writers import Txn
@@ -104,6 +105,8 @@ def apply_runs(
 
         def ingest() -> WriteResult:
             engine.memory.admit()
+            if engine.schema.ttl is not None and not job.overwrite:
+                sweep(engine)
             return _ingest(engine, job, rows, txn, runs, resolutions)
 
         return once(engine, txn, ingest)

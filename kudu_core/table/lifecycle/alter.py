@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.locks import HeldLocks
 from kudu_core.common.run.measure.work import LongWork
-from kudu_core.common.schema.alter import altered
+from kudu_core.common.schema.alter import SAME, altered
 from kudu_core.errors import InvalidArgument
 from kudu_core.events import TableAltered
 from kudu_core.rowset.memory.memrowset import MemRowSet
@@ -60,6 +60,7 @@ def alter(
     add_range: Any = None,
     drop_range: Any = None,
     options: Any = None,
+    ttl: Any = SAME,
     fit: StatesFit = refuse_demands,
 ) -> int:
     """Change columns, ranges and options as one record; its timestamp.  See ``Table.alter``.
@@ -69,7 +70,7 @@ def alter(
     with LongWork("alter", engine.tell, unit="tablets") as work:
         return _altered(
             engine, work, fit, add=add, drop=drop, rename=rename, change=change, order=order,
-            add_range=add_range, drop_range=drop_range, options=options,
+            add_range=add_range, drop_range=drop_range, options=options, ttl=ttl,
         )  # fmt: skip
 
 
@@ -86,6 +87,7 @@ def _altered(
     add_range: Any,
     drop_range: Any,
     options: Any,
+    ttl: Any,
 ) -> int:
     started = engine.clock.monotonic_s()
     engine.check_writable()
@@ -94,8 +96,8 @@ def _altered(
     with engine.altering:
         engine.check_writable()
         schema, partitions = engine.schema, engine.partitions
-        changed = altered(schema, drop=drop, rename=rename, add=add, change=change, order=order)
-        if (changed.columns, changed.nested) != (schema.columns, schema.nested):
+        changed = altered(schema, drop=drop, rename=rename, add=add, change=change, order=order, ttl=ttl)
+        if _said(changed) != _said(schema):
             schema = changed
         if _is_keyed_otherwise(schema, engine.schema):
             partitions = PartitionSchema(schema, partitions.hashes, partitions.range_ids, partitions.ranges)
@@ -105,8 +107,8 @@ def _altered(
         settings = options_changed(engine, options)
         if schema is engine.schema and partitions is engine.partitions and not settings:
             raise InvalidArgument(
-                "alter changes nothing: give add, drop, rename, change, order, add_range, drop_range or "
-                "options that say something else than there is"
+                "alter changes nothing: give add, drop, rename, change, order, add_range, drop_range, "
+                "options or ttl that say something else than there is"
             )
         alteration = Alteration.of(engine.table_file.state, schema, partitions, settings)
         demands = demands_of(engine.schema, schema)
@@ -132,6 +134,11 @@ def _altered(
         )
     )
     return ts
+
+
+def _said(schema: Schema) -> tuple[Any, ...]:
+    """All of a schema but its version, and the ids that are free."""
+    return schema.columns, schema.nested, schema.ttl
 
 
 def _is_keyed_otherwise(schema: Schema, before: Schema) -> bool:

@@ -12,6 +12,7 @@ from kudu_core.common.partition.declared import HashPartition, RangePartition, d
 from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.schema.declare import declare
+from kudu_core.common.schema.ttl import told_ttl
 from kudu_core.errors import InvalidArgument, Locked, TableExists
 from kudu_core.objects.urls import is_url, parse, refuse_url
 from kudu_core.options import Options
@@ -118,12 +119,13 @@ def create_handle(
     fs: FileSystem | None = None,
     clock: Clock | None = None,
     requests: Requests | None = None,
+    ttl: Any = None,
 ) -> Handle:
     """The walk behind ``kudu_core.create_table``, which has the arguments and the errors."""
     place = location_of(
         path, storage_options=storage_options, fs=fs, clock=clock or Clock(), requests=requests
     )
-    wanted = declare(schema, primary_key)
+    wanted = declare(schema, primary_key, ttl)
     partitions = declared_dimensions(partition_by)
     settings = place.defaults().overridden(options)
     origin = OpenedFrom(
@@ -145,9 +147,11 @@ def create_handle(
     handle = place.open_for_writing(given, 0.0, listener, partial(Handle, origin=origin))
     have = handle.engine
     same = have.schema.arrow == wanted.arrow and have.schema.key_names == wanted.key_names
+    lives = told_ttl(have.schema.ttl, have.schema.by_id)
+    same = same and lives == told_ttl(wanted.ttl, wanted.by_id)
     if not same or not have.partitions.is_cut_as(PartitionSchema.make(have.schema, partitions)):
         handle.close()
-        raise TableExists(f"the table at {place.root} has another schema, key or partitions")
+        raise TableExists(f"the table at {place.root} has another schema, key, ttl or partitions")
     return handle
 
 

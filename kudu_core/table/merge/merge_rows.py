@@ -26,6 +26,7 @@ from kudu_core.table.merge.put_together import MergeClauses, check_duplicates
 from kudu_core.table.merge.spooled import SpooledRows
 from kudu_core.table.opened.handle import Handle
 from kudu_core.table.write.door import KEPT_DIVISOR, write_collected, write_made
+from kudu_core.table.write.expired_rows import clear_keys, sweep
 
 if TYPE_CHECKING:
     from kudu_core.table.calls.arguments import OnDuplicate, OnError, OnRepeat
@@ -180,6 +181,11 @@ def _executed(
         engine, source, asked.clauses, matched_rest=asked.matched_rest, absent_rest=asked.absent_rest
     )
     named = None if txn is None else txn.of(fingerprint_of(decision))
+    if engine.schema.ttl is not None:
+        if is_large or decision.checked.of("by_source"):
+            sweep(engine)
+        else:
+            clear_keys(engine, (part.key_block for part in decision.checked.parts))
     try:
         if is_large:
             done = write_made(engine, decision.made, on_error=on_error, txn=named)

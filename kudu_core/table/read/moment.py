@@ -20,10 +20,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class PinnedMoment:
     """A moment of a table, whose history is held until ``close()``."""
 
-    def __init__(self, timestamp: int, pin: Claim) -> None:
+    def __init__(self, timestamp: int, pin: Claim, clock_us: int | None = None) -> None:
         self.timestamp = timestamp
         """The hybrid time that is read: microseconds << 12 | counter."""
         self._pin = pin
+        self.clock_us = clock_us
+        """By which its reads tell what has expired, as of ``Clock.now_us``; None: by the time of each."""
 
     def close(self) -> None:
         """Let the history go.  Scans that were made before keep theirs.

@@ -21,6 +21,7 @@ from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanSpec
 from kudu_core.sql.where_text import without_text
+from kudu_core.table.read.expiry.expired import without_expired
 from kudu_core.table.read.scan_columns import ScanColumns
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class ScanRequest:
     dictionary: Sequence[str] = ()
     stored: bool = False
     """Rows as they are stored, not as their user declared them."""
+    expired: bool = False
+    """Rows that have outlived the table's ``ttl`` too: of reads that copy or check a table, not of users'."""
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -66,11 +69,16 @@ class ScanRequest:
         if self.dictionary:
             object.__setattr__(self, "dictionary", kept(self.dictionary))
 
-    def planned(self, schema: Schema, plans: KeptPlans[ScanPlan] | None = None) -> ScanPlan:
+    def planned(
+        self, schema: Schema, plans: KeptPlans[ScanPlan] | None = None, *, now_us: int | None = None
+    ) -> ScanPlan:
         """What it comes to; ``InvalidArgument`` or ``SchemaMismatch`` names what does not fit.
 
-        ``plans``: where those of the schema are kept.
+        ``plans``: where those of the schema are kept.  ``now_us``: as of ``expiry_clock``.
         """
+        if schema.ttl is not None and not self.expired:
+            where = compile_where(without_text(self.where, schema), schema)
+            return self._planned(schema, without_expired(where, schema, now_us))
         if plans is None:
             return self._planned(schema, compile_where(without_text(self.where, schema), schema))
         predicate = None if self.where is None else plans.predicate(self.where)
@@ -362,7 +370,12 @@ def _bound(schema: Schema, key: Any) -> bytes | None:
     return encode_prefix(schema, key) if encoded is None else encoded
 
 
+ALL_ROWS = ScanRequest(columns=(), expired=True)
+"""All rows that are stored, to be counted."""
+
+
 __all__ = [
+    "ALL_ROWS",
     "BATCH_ROWS",
     "UNIT_ROWS",
     "ScanPlan",

@@ -26,6 +26,15 @@ from kudu_core.common.types.foreign import names_of
 from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
 from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.tablets import NEWEST
+from kudu_core.table.read.expiry.expired import (
+    are_expired,
+    expiry_clock,
+    hidden,
+    row_alive,
+    time_column,
+    timed_shape,
+    with_time,
+)
 from kudu_core.table.read.few_keys import FOUND, Answer, PartitionKeys, are_few, looked_up
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept
@@ -46,7 +55,7 @@ def get(handle: Handle, key: Any, columns: Any, at: Any) -> dict[str, Any] | Non
     engine = handle.engine
     if columns is not None:
         columns = kept(columns)
-    elif at is None and engine.refusal is None:
+    elif at is None and engine.refusal is None and engine.schema.ttl is None:
         # As ``_get``, whose comments it follows, of the newest whole row in a table of one tablet: the calls
         # that it goes without took as long as finding the row.
         schema = engine.schema
@@ -82,8 +91,14 @@ def get_timed(handle: Handle, key: Any, columns: Any, at: Any, times: int) -> di
 
 def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
     schema = engine.schema
-    codec, nested = schema.row_codec, None
-    if schema.nested:
+    codec, nested, now_us = schema.row_codec, None, None
+    if schema.ttl is not None:
+        if schema.nested:
+            return _get_nested(engine, key, columns, at)
+        now_us = expiry_clock(engine, at)
+        chosen: Sequence[StoredColumn] = with_time(schema, schema.project(columns))
+        shape = timed_shape(schema, chosen)
+    elif schema.nested:
         nested = _rows_seen(engine, columns)
         chosen, shape = nested.stored, nested.shape
     elif columns is None:
@@ -104,13 +119,18 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
                 # more raises the floor first (protocol H2).  So this look stands for a pin.
                 if snapshot >= engine.pins.floor or not engine.writer:
                     row = None if view is None else view.points.get(encoded, snapshot, shape)
-                    return row if nested is None or row is None else nested.row(row)
+                    if row is None:
+                        return None
+                    if nested is not None:
+                        return nested.row(row)
+                    return row if now_us is None else row_alive(schema, row, now_us)
             except (NeedsGeneralPath, PageError, SnapshotTooOld):
                 pass
         if nested is not None:
             return _get_nested(engine, key, columns, at)
         try:
-            return _get_general(engine, schema, key, chosen, snapshot)
+            row = _get_general(engine, schema, key, chosen, snapshot)
+            return row if now_us is None or row is None else row_alive(schema, row, now_us)
         except _Retyped:
             return _retyped(engine, key, columns, at)
         except SnapshotTooOld:
@@ -233,6 +253,7 @@ def get_many(handle: Handle, keys: Any, columns: Any, at: Any) -> pa.Table:
 
 
 def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: Any, at: Any) -> pa.Table:
+    now_us = expiry_clock(engine, at) if engine.schema.ttl else None
     batch = KeyBatch(encoded)
     while True:
         schema = engine.schema
@@ -258,6 +279,14 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
                 raise
     answer = _answer(engine, schema, chosen, seen)
     rows = _rows_of(engine, views, shares, batch, block, answer, chosen, snapshot)
+    if now_us is not None:
+        time = time_column(schema)
+        times = rows
+        if time not in chosen:
+            only_time = _answer(engine, schema, [time], [time], stored=True)
+            times = _rows_of(engine, views, shares, batch, block, only_time, [time], snapshot)
+        mask = are_expired(times.column(time.name), schema, now_us)
+        rows = hidden(rows, mask, frozenset(schema.key_names))
     with damage_in(engine.path):
         return answer.shown(rows)
 

@@ -39,6 +39,7 @@ from kudu_core.rowset.scan.scan import (
 )
 from kudu_core.table.read.arrow_out import ArrowResult, first_of
 from kudu_core.table.read.column_bounds import ends_of, known_bounds
+from kudu_core.table.read.expiry.expired import expiry_clock
 from kudu_core.table.read.explain import Explained, explained
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, check_columns, planned_tablets
@@ -68,18 +69,19 @@ def open_scan(handle: Handle, request: ScanRequest, at: Any, schema: Schema | No
     def made(engine: Engine) -> Scan:
         snapshot = snapshot_timestamp(engine, at)
         if schema is not None:
-            return Scan(handle, request.planned(schema), snapshot)
+            return Scan(handle, request.planned(schema, now_us=expiry_clock(engine, at)), snapshot)
         newest = engine.schema
-        return Scan(handle, request.planned(newest, engine.plans_of(newest)), snapshot)
+        plan = request.planned(newest, engine.plans_of(newest), now_us=expiry_clock(engine, at))
+        return Scan(handle, plan, snapshot)
 
     if schema is not None:
         return made(handle.opened())
     return handle.of_now(at, lambda: handle.steady(made))
 
 
-def count(handle: Handle, where: Any, at: Any) -> int:
-    """The walk behind ``Table.count``."""
-    request = ScanRequest((), where)
+def count(handle: Handle, where: Any, at: Any, *, expired: bool = False) -> int:
+    """The walk behind ``Table.count``.  ``expired``: as of ``ScanRequest``."""
+    request = ScanRequest((), where, expired=expired)
     return handle.of_now(at, lambda: open_scan(handle, request, at).count())
 
 

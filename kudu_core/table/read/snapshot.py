@@ -10,6 +10,7 @@ from kudu_core.common.run.clock import time_of
 from kudu_core.errors import SnapshotTooOld
 from kudu_core.table.opened.pins import Pins
 from kudu_core.table.read import points
+from kudu_core.table.read.expiry.expired import expiry_clock
 from kudu_core.table.read.moment import PinnedMoment, snapshot_timestamp
 from kudu_core.table.read.plan import ScanRequest
 from kudu_core.table.read.scan import open_scan
@@ -36,7 +37,8 @@ def open_snapshot(handle: Handle, at: Any, history_of: HistoryOf | None = None) 
     def pinned() -> Snapshot:
         engine = handle.opened()
         timestamp = snapshot_timestamp(engine, at)
-        return Snapshot(handle, timestamp, _pin(engine, timestamp), history_of)
+        clock_us = expiry_clock(engine, at)
+        return Snapshot(handle, timestamp, _pin(engine, timestamp), history_of, clock_us)
 
     return handle.of_now(at, pinned)
 
@@ -67,9 +69,14 @@ class Snapshot(PinnedMoment):
     """
 
     def __init__(
-        self, handle: Handle, timestamp: int, pin: Claim, history_of: HistoryOf | None = None
+        self,
+        handle: Handle,
+        timestamp: int,
+        pin: Claim,
+        history_of: HistoryOf | None = None,
+        clock_us: int | None = None,
     ) -> None:
-        super().__init__(timestamp, pin)
+        super().__init__(timestamp, pin, clock_us)
         self._handle = handle
         self._history_of = history_of
 
@@ -124,9 +131,11 @@ class Snapshot(PinnedMoment):
     def __reduce__(self) -> Any:
         self._check()
         moment = self._handle.moment_for_others(self.timestamp)
-        return arrived_snapshot, (self._handle, moment, self._history_of)
+        return arrived_snapshot, (self._handle, moment, self._history_of, self.clock_us)
 
 
-def arrived_snapshot(handle: Handle, timestamp: int, history_of: HistoryOf | None = None) -> Snapshot:
+def arrived_snapshot(
+    handle: Handle, timestamp: int, history_of: HistoryOf | None = None, clock_us: int | None = None
+) -> Snapshot:
     """A snapshot in the process to which it was sent, where it holds nothing."""
-    return Snapshot(handle, timestamp, Pins(timestamp).pin(timestamp), history_of)
+    return Snapshot(handle, timestamp, Pins(timestamp).pin(timestamp), history_of, clock_us)

@@ -10,6 +10,7 @@ from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import InvalidArgument, SnapshotTooOld
 from kudu_core.rowset.scan.row_ranges import Pruning
+from kudu_core.table.read.expiry.expired import expiry_clock
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, prune_tablets
 from kudu_core.table.read.scan import Scan
@@ -85,7 +86,8 @@ def scan_tokens(handle: Handle, request: ScanRequest, at: Any, target_rows: int)
 
     def planned() -> list[ScanToken]:
         engine = handle.opened()
-        plan, snapshot = request.planned(engine.schema), snapshot_timestamp(engine, at)
+        plan = request.planned(engine.schema, now_us=expiry_clock(engine, at))
+        snapshot = snapshot_timestamp(engine, at)
         return tokens_between(handle, plan, snapshot, target_rows)
 
     return handle.of_now(at, planned)

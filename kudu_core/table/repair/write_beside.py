@@ -19,7 +19,7 @@ from kudu_core.table.backup.backup import write_runs
 from kudu_core.table.calls.call import Call
 from kudu_core.table.lifecycle.beside import make_beside, open_beside
 from kudu_core.table.lifecycle.create import create
-from kudu_core.table.read.plan import ScanRequest
+from kudu_core.table.read.plan import ALL_ROWS
 from kudu_core.table.read.scan import open_scan
 from kudu_core.table.repair.facts import OLDER
 from kudu_core.table.repair.finding import Found
@@ -93,9 +93,10 @@ def _build(
     aside = _AsideFiles(fs, folder, schema)
     with open_beside(fs, path, clock) as handle:
         engine = handle.for_writing()
-        write_parts(engine, _calls(outputs, aside, rules.CALL_INSERT if found.is_told else rules.CALL_UPSERT))
+        op = rules.CALL_INSERT if found.is_told else rules.CALL_UPSERT
+        write_parts(engine, _calls(outputs, aside, op), clears=False)
         aside.finish()
-        total = open_scan(handle, ScanRequest(columns=()), None).count()
+        total = open_scan(handle, ALL_ROWS, None).count()
         told = report()
         if total != told.rows_kept and (found.is_told or total > told.rows_kept):
             raise Corruption(path, 0, f"the repaired table has {total} rows, {told.rows_kept} were kept")

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 CELLS_FLAG = 2
 """Some column lies in older files as another type: who does not know that would read it wrongly."""
-ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file", flags=TAGS_FLAG | CELLS_FLAG)
+TTL_FLAG = 4
+"""In the header of a TABLE with a schema that has ``ttl``: a library that knows none would show what has
+expired, and forget it."""
+FLAGS = TAGS_FLAG | CELLS_FLAG | TTL_FLAG
+ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file", flags=FLAGS)
 IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object", flags=ENVELOPE.flags)
 """Of a table in an object store."""
 MAX_BYTES = 512 << 20
@@ -126,6 +130,8 @@ class TableState:
                 f"TABLE would have {HEADER.size + len(body):,} bytes; it has at most {MAX_BYTES:,}"
             )
         flags = (TAGS_FLAG if self.tags else 0) | (CELLS_FLAG if self.schema.cells else 0)
+        if any(schema.ttl is not None for schema in self.schemas):
+            flags |= TTL_FLAG
         return envelope.around(body, flags)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.idempotence.writers import check_txn
@@ -16,6 +17,7 @@ from kudu_core.table.calls.refused import check_on_error
 from kudu_core.table.calls.result import WriteResult
 from kudu_core.table.write.batch_reads import ReadSet, touched_by
 from kudu_core.table.write.door import write_calls, write_collected
+from kudu_core.table.write.expired_rows import clear_keys
 from kudu_core.table.write.ticket import WriteTicket, ticket_of
 
 if TYPE_CHECKING:
@@ -131,7 +133,8 @@ class Batch:
     def _reading(self) -> ReadSet:
         self._check()
         if self._reads is None:
-            self._reads = ReadSet(self._handle.for_writing())
+            engine = self._handle.for_writing()
+            self._reads = ReadSet(engine, partial(clear_keys, engine))
         return self._reads
 
     def _add(self, operation: str, data: Any) -> None:
@@ -174,6 +177,7 @@ class Batch:
             return touched_by(engine.tablets, blocks)
 
         token = named(self._txn, self._calls, engine.pool)
+        clear_keys(engine, (*reads.tablets(), *(call.block for call in self._calls)))
         return write_collected(
             engine, touched, calls, on_error=self._on_error, txn=token, wait=self._wait
         )

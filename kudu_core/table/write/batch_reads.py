@@ -7,7 +7,7 @@ succeed come to the same as if each had run alone, at the time of its record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,9 @@ class _ReadRows:
 class ReadSet:
     """All that one batch has read."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, clear: Callable[[Iterable[RowBlock]], None]) -> None:
+        """``clear``: before keys are read, removes what has expired of them."""
+        self._engine, self._clear = engine, clear
         self._reads: list[_ReadRows] = []
         self._hashes = np.empty(0, np.uint64)
         """Of the keys of the batch's calls, as many as were read over so far."""
@@ -88,6 +89,7 @@ class ReadSet:
         engine = self._engine
         block, encoded = key_block(engine.schema, keys)  # columns of the key are the same in every state
         batch = KeyBatch(encoded)
+        self._clear([block])
         found: pa.RecordBatch | None = None
         while found is None:
             schema = engine.schema

@@ -43,6 +43,7 @@ from kudu_core.table.ingest.spill import ingest_collected_spilled, ingest_spille
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.write import found_walk, log_walk
+from kudu_core.table.write.expired_rows import clear_keys, sweep
 from kudu_core.table.write.few_rows import (
     BATCH_ROWS,
     FEW_OF_A_BATCH,
@@ -82,7 +83,7 @@ def write_rows(
     stands_for = next(call_times.writes_due)
     began_s = now_s() if stands_for or call_times.times_all else 0.0
     few = None
-    if txn is None:
+    if txn is None and engine.schema.ttl is None:
         few = _few(data)
         if few is None and is_pandas_frame(data) and 0 < len(data) <= FEW_ROWS:
             _checked(engine, on_error, None, on_repeat)
@@ -273,11 +274,13 @@ def write_parts(
     txn: Txn | None = None,
     job: str | None = None,
     wait: bool = True,
+    clears: bool = True,
 ) -> WriteResult:
     """Apply the rows of one call, given batch by batch, as one record, all or nothing.
 
     ``given``: what the caller gave, of which the parts are made; a call that ``is_resident`` is not spilled.
     ``wait``: until the answer is visible; what goes to files is in any case, and so is a refusal.
+    ``clears``: what has expired of the keys is as if it were not there; not so where rows are copied.
     An exception out of ``parts`` passes through, and nothing was applied.
     """
     limit = engine.options.memory_bytes // KEPT_DIVISOR
@@ -291,9 +294,11 @@ def write_parts(
         nbytes += part.block.nbytes
         if nbytes > limit and kept and not is_resident(engine.schema, given):
             whole = chain(_drained(kept), (part,), parts)
+            if clears and engine.schema.ttl is not None:
+                sweep(engine)
             return ingest_spilled(engine, whole, on_error=on_error, txn=txn, job=job)
         kept.append(part)
-    return write_calls(engine, kept, on_error=on_error, txn=txn, job=job, wait=wait)
+    return write_calls(engine, kept, on_error=on_error, txn=txn, job=job, wait=wait, clears=clears)
 
 
 def write_calls(
@@ -304,10 +309,11 @@ def write_calls(
     txn: Txn | None = None,
     job: str | None = None,
     wait: bool = True,
+    clears: bool = True,
 ) -> WriteResult:
     """Apply calls that are in memory, in order, as one record, all or nothing.
 
-    ``job``: the id of the distributed write that they are.  ``wait``: as of ``write_parts``.
+    ``job``: the id of the distributed write that they are.  ``wait``, ``clears``: as of ``write_parts``.
     """
     if not calls and txn is None:
         return WriteResult(engine.visible_ts, errors=none_refused(engine.schema, on_error))
@@ -316,7 +322,11 @@ def write_calls(
     def write() -> WriteResult:
         engine.memory.admit()
         if log_walk.fits(engine, calls):
+            if clears:
+                clear_keys(engine, (call.block for call in calls))
             return log_walk.write_calls(engine, calls, on_error=on_error, txn=token, job=job, wait=wait)
+        if clears and engine.schema.ttl is not None:
+            sweep(engine)
         return ingest_calls(engine, calls, on_error=on_error, txn=token, job=job)
 
     return once(engine, token, write, wait=wait)

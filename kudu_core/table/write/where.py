@@ -29,13 +29,14 @@ from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, SchemaMismatch
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
 from kudu_core.sql.where_text import is_text, values_without_text
+from kudu_core.table.opened.kept_plans import KeptPredicate
 from kudu_core.table.opened.tablets import NEWEST
+from kudu_core.table.read.expiry.expired import without_expired
 from kudu_core.table.read.plan import kept_filters, prune_tablets
 from kudu_core.table.write.found_walk import FoundRows
 
 if TYPE_CHECKING:
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.opened.kept_plans import KeptPredicate
     from kudu_core.tablet.store.tablet import Tablet
 
 BATCH_ROWS = 65_536
@@ -51,7 +52,7 @@ def where_rows(
 
     ``set_`` None: delete the rows.  Arguments are checked here, before anything is locked.
     """
-    first = engine.schema
+    first, now_us = engine.schema, engine.clock.now_us()
     where = kept_filters(where)  # it may be read for two schemas
 
     def compiled(schema: Schema) -> tuple[KeptPredicate[Any], NewValues]:
@@ -65,6 +66,7 @@ def where_rows(
     def collect() -> Sequence[FoundRows]:
         schema = engine.schema
         predicate, new_values = checked if schema is first else compiled(schema)
+        predicate = of_alive(predicate, schema, now_us)
         found = []
         for tablet, place, rowids, old in selected(engine, predicate, new_values):
             found.append(FoundRows(tablet, place, rowids, new_values.of(old)))
@@ -77,6 +79,15 @@ def where_rows(
         return of_predicate(every if predicate.filter is None else predicate.filter.expression, expressions)
 
     return collect, says
+
+
+def of_alive(
+    predicate: KeptPredicate[Any], schema: Schema, now_us: int
+) -> KeptPredicate[Any]:
+    """The same predicate of the rows that have not expired."""
+    if schema.ttl is None:
+        return predicate
+    return KeptPredicate(without_expired(predicate.filter, schema, now_us), predicate.size)
 
 
 def selected(

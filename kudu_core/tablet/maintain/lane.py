@@ -50,6 +50,8 @@ class Lane(ABC):
         self._tell = tell
         self._threads: list[Worker] = []
         self._stop = Flag()
+        self.beside: Callable[[], object] | None = None
+        """What its threads do before they look, from outside this room: it knows itself when it is due."""
         self._failed: dict[tuple[int, int | str], float] = {}
         """Until when a rowset, or a kind of operation, of a tablet is left alone.  Never changed, but
         replaced under ``_failed_mutex``: threads of the lane look at it, and writers that need memory."""
@@ -74,6 +76,8 @@ class Lane(ABC):
             if self._stop.is_set():
                 return
             try:
+                if self.beside is not None:
+                    self.beside()
                 self._work_through()
             except (Poisoned, Fenced):
                 return  # nothing is written any more; readers go on

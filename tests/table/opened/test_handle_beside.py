@@ -81,6 +81,7 @@ WHOLE: dict[str, Call] = {
     "partitions": lambda p, t: ROWS * len(t.partitions.partitions),
     "options": lambda p, t: ROWS * (t.options.file_grace_s == 0),
     "mode": lambda p, t: ROWS * bool(t.mode),
+    "ttl": lambda p, t: ROWS * (t.ttl is None),
     "path": lambda p, t: ROWS * (t.path == str(p.path)),
     "refresh": lambda p, t: ROWS * (t.refresh() is None),
 }

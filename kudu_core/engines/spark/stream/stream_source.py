@@ -234,7 +234,9 @@ class KuduStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self, handle: Handle) -> ScanPlan:
         schema = handle.engine.schema
-        return ScanRequest(self._columns(handle), self._options.filter(schema)).planned(schema)
+        # What has expired too: its removal is told by the changes that follow.
+        request = ScanRequest(self._columns(handle), self._options.filter(schema), expired=True)
+        return request.planned(schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_handle": None}  # a table does not travel

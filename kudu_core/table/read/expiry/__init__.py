@@ -1,0 +1,1 @@
+"""Which rows have outlived the table's ``ttl``, and how reads are kept from them (docs/ttl.md)."""
