@@ -18,7 +18,7 @@ from kudu_core.errors import InvalidArgument, shown
 MAX_LIFETIME_US = 1000 * 366 * 86_400 * 10**6
 """A thousand years, about: what is longer is better no lifetime at all."""
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY_US = 86_400 * 10**6
+_DAY_US, _DAY_MS = 86_400 * 10**6, 86_400 * 10**3
 
 
 class TimedColumn(Protocol):
@@ -45,7 +45,7 @@ class Ttl:
         UTC since 1970; None where no cell is so small."""
         limit_us = now_us - self.lifetime_us
         if type_.is_date:
-            last = limit_us // _DAY_US if type_.width == 4 else limit_us // 1000
+            last = limit_us // _DAY_US * (1 if type_.width == 4 else _DAY_MS)
         else:
             last = limit_us * _TICKS[type_.arrow.unit] // 10**6
         bits = 8 * type_.width - 1

@@ -73,6 +73,8 @@ def sweep(engine: Engine, most_rows: int | None = None) -> int:
         deleted += _delete_expired(engine, keys, now_us)
         if most_rows is not None and deleted >= most_rows:
             break
+    if deleted:
+        engine.wait_visible(newest_of(engine.tablets))
     return deleted
 
 

@@ -86,13 +86,13 @@ def _time_as_number(schema: Schema) -> tuple[StoredColumn, StoredColumn]:
 
 def timed_shape(schema: Schema, columns: Sequence[StoredColumn]) -> RowShape:
     """How rows of these columns, one of them the time as a number, become dicts."""
-    shapes: dict[tuple[int, ...], RowShape] = schema.kept.setdefault("timed shapes", {})
-    ids = tuple([column.id for column in columns])
-    found = shapes.get(ids)
+    shapes: dict[tuple[Any, ...], RowShape] = schema.kept.setdefault("timed shapes", {})
+    known = (columns[-1].name == UNASKED, *[column.id for column in columns])
+    found = shapes.get(known)
     if found is None:
         if len(shapes) >= _SHAPES_KEPT:
             shapes = schema.kept["timed shapes"] = {}
-        found = shapes[ids] = row_shape(columns)
+        found = shapes[known] = row_shape(columns)
     return found
 
 
