@@ -15,7 +15,7 @@ from kudu_core.common.format.members import integer
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import InvalidArgument, shown
 
-MAX_LIFETIME_US = 1000 * 366 * 86_400 * 10**6
+LONGEST_LIFETIME_US = 1000 * 366 * 86_400 * 10**6
 """A thousand years, about: what is longer is better no lifetime at all."""
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_US, _DAY_MS = 86_400 * 10**6, 86_400 * 10**3
@@ -60,7 +60,7 @@ class Ttl:
         if stored is None:
             return None
         column_id, lifetime_us = stored
-        ttl = Ttl(integer(column_id), integer(lifetime_us, 1, MAX_LIFETIME_US + 1))
+        ttl = Ttl(integer(column_id), integer(lifetime_us, 1, LONGEST_LIFETIME_US + 1))
         check_timed({column.id: column for column in columns}[ttl.column_id])
         return ttl
 
@@ -85,7 +85,7 @@ def declared_ttl(given: Any, columns: Mapping[str, TimedColumn], leaves: Sequenc
     if not isinstance(lifetime, timedelta):
         raise InvalidArgument(f"ttl: how long rows live is a datetime.timedelta, not {shown(lifetime)}")
     lifetime_us = lifetime // timedelta(microseconds=1)
-    if not 1 <= lifetime_us <= MAX_LIFETIME_US:
+    if not 1 <= lifetime_us <= LONGEST_LIFETIME_US:
         raise InvalidArgument(f"ttl: rows live a microsecond to a thousand years, not {lifetime}")
     return Ttl(column.id, lifetime_us)
 

@@ -48,7 +48,7 @@ def history_of(handle: Handle, key: Any, columns: Any, since: Any, until: Any) -
     asked = columns is None or isinstance(columns, str) or time in columns
     wanted = columns if asked else [*columns, time]
     found = _all_versions(handle, key, wanted, since, until)
-    mask = are_expired(found[time].combine_chunks(), schema, now_us)
+    mask = are_expired(found[time], schema, now_us)
     found = found.filter(pa.array(~mask)) if mask.any() else found
     return found if asked else found.drop_columns([time])
 

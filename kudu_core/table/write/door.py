@@ -43,7 +43,7 @@ from kudu_core.table.ingest.spill import ingest_collected_spilled, ingest_spille
 from kudu_core.table.opened.record import once
 from kudu_core.table.runs import sorted as sorted_runs
 from kudu_core.table.write import found_walk, log_walk
-from kudu_core.table.write.expired_rows import clear_keys, sweep
+from kudu_core.table.write.expired_rows import are_clear, clear_keys, sweep
 from kudu_core.table.write.few_rows import (
     BATCH_ROWS,
     FEW_OF_A_BATCH,
@@ -83,12 +83,14 @@ def write_rows(
     stands_for = next(call_times.writes_due)
     began_s = now_s() if stands_for or call_times.times_all else 0.0
     few = None
-    if txn is None and engine.schema.ttl is None:
+    if txn is None:
         few = _few(data)
         if few is None and is_pandas_frame(data) and 0 < len(data) <= FEW_ROWS:
             _checked(engine, on_error, None, on_repeat)
             data = of_pandas(data, engine.schema)
             few = _few(data)
+    if few is not None and engine.schema.ttl is not None and not are_clear(engine, few):
+        few = None
     if few is not None:
         if on_error != "raise" or on_repeat != CHECK:
             check_on_error(on_error)

@@ -12,22 +12,32 @@ A deletion looks at the time once more under the mutexes, so what has got a new 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core._ext.rules import decide as rules
 from kudu_core.common.rows.keys import encode_keys
 from kudu_core.common.rows.rowblock import RowBlock
-from kudu_core.common.run.locks import HeldLocks, mutex
+from kudu_core.common.run.locks import HeldLocks
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where.predicates import compile_where
+from kudu_core.errors import KuduError
 from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
 from kudu_core.table.calls.call import Call
 from kudu_core.table.ingest.ingest import ingest_collected
-from kudu_core.table.read.expiry.expired import are_expired, expired, time_column
+from kudu_core.table.opened.tablets import NEWEST
+from kudu_core.table.read.expiry.expired import (
+    are_expired,
+    expired,
+    time_column,
+    timed_shape,
+    with_time,
+)
 from kudu_core.table.read.plan import prune_tablets
-from kudu_core.table.read.points import newest_rows
+from kudu_core.table.read.points import key_block, newest_rows, tablet_of_key
 from kudu_core.table.write.batch_reads import touched_by
 from kudu_core.table.write.log_walk import write_collected
 from kudu_core.tablet.store.tablet import newest_of
@@ -62,6 +72,36 @@ def clear_keys(engine: Engine, blocks: Iterable[RowBlock]) -> None:
             _delete_expired(engine, keys, now_us)
 
 
+def are_clear(engine: Engine, few: list[dict[Any, Any]] | pa.RecordBatch) -> bool:
+    """Whether nothing that has expired is in the way of a few rows; False also where the general path must
+    look, which clears their keys."""
+    try:
+        if isinstance(few, pa.RecordBatch):
+            clear_keys(engine, [key_block(engine.schema, few)[0]])
+            return True
+        return _meet_none(engine, few)
+    except (KuduError, KeyError, TypeError, NeedsGeneralPath, PageError):
+        return False  # whoever takes the rows says what is wrong with them, or with a file
+
+
+def _meet_none(engine: Engine, rows: list[dict[Any, Any]]) -> bool:
+    schema, tablets = engine.schema, engine.tablets
+    assert schema.ttl is not None
+    last = schema.ttl.last_expired(time_column(schema).type, engine.clock.now_us())
+    columns = with_time(schema, ())
+    shape, encode, names = timed_shape(schema, columns), schema.row_codec.keys.encode, schema.key_names
+    for row in rows:
+        encoded = encode(row[names[0]] if len(names) == 1 else tuple([row[name] for name in names]))
+        if encoded is None or (tablet := tablet_of_key(tablets, encoded)) is None:
+            return False
+        with tablet.mutex:
+            found = tablet.view.points.get(encoded, NEWEST, shape)
+        cell = None if found is None else found[columns[0].name]
+        if cell is not None and last is not None and cell <= last:
+            return False
+    return True
+
+
 def sweep(engine: Engine, most_rows: int | None = None) -> int:
     """Delete all rows that have expired, some at a time, each time as one record; how many they were.
 
@@ -79,11 +119,10 @@ def sweep(engine: Engine, most_rows: int | None = None) -> int:
 
 
 class Sweeper:
-    """Sweeps a table now and then; called often, by any thread."""
+    """Sweeps a table now and then; called often, by any thread.  Two that sweep at once do no harm."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._mutex = mutex()
         self._due_s = 0.0
 
     def __call__(self) -> None:
@@ -91,14 +130,12 @@ class Sweeper:
         if ttl is None:
             return
         now_s = clock.monotonic_s()
-        with self._mutex:
-            if now_s < self._due_s:
-                return
-            pause_s = ttl.lifetime_us / 1e6 / _SHARE_OF_LIFETIME
-            self._due_s = now_s + min(max(pause_s, _LEAST_PAUSE_S), _MOST_PAUSE_S)
+        if now_s < self._due_s:
+            return
+        pause_s = ttl.lifetime_us / 1e6 / _SHARE_OF_LIFETIME
+        self._due_s = now_s + min(max(pause_s, _LEAST_PAUSE_S), _MOST_PAUSE_S)
         if sweep(self._engine, _ROWS_OF_A_LOOK) >= _ROWS_OF_A_LOOK:
-            with self._mutex:
-                self._due_s = now_s
+            self._due_s = now_s
 
 
 def swept(handle: Handle) -> Handle:
@@ -171,4 +208,4 @@ def _expired_keys(engine: Engine, now_us: int) -> Iterator[RowBlock]:
                         yield RowBlock(some.columns, some.rows)
 
 
-__all__ = ["SLICE_ROWS", "Sweeper", "clear_keys", "sweep", "swept"]
+__all__ = ["SLICE_ROWS", "Sweeper", "are_clear", "clear_keys", "sweep", "swept"]

@@ -129,7 +129,7 @@ def without_expired(where: Filter | None, schema: Schema, now_us: int | None) ->
     return compile_where(alive if where is None else where.expression & alive, schema)
 
 
-def are_expired(times: pa.Array, schema: Schema, now_us: int) -> npt.NDArray[np.bool_]:
+def are_expired(times: pa.Array | pa.ChunkedArray, schema: Schema, now_us: int) -> npt.NDArray[np.bool_]:
     """(rows,) bool: which rows with these times have expired."""
     last = last_expired(schema, now_us)
     if last is None:
