@@ -88,9 +88,9 @@ def recast(old: ColumnType, new: ColumnType, cells: U8) -> U8:
         with np.errstate(over="ignore", invalid="ignore"):
             return given.astype(new.dtype).view(np.uint8)
     ratio = _ratio(old, new)
-    wide = given.astype(np.int64)
+    wide = given.astype(np.int64, copy=False)
     wide = wide * np.int64(ratio) if ratio >= 1 else wide // np.int64(round(1 / ratio))
-    return wide.astype(new.dtype).view(np.uint8)
+    return wide.astype(new.dtype, copy=False).view(np.uint8)
 
 
 def recast_bounds(old: ColumnType, new: ColumnType, cells: U8) -> U8:

@@ -157,6 +157,7 @@ def _ingest(
         lanes = HeldLocks([tablet.flush_lane for tablet in tablets])
         with lanes, staging_of(engine) if staging is None else nullcontext(staging) as folder:
             engine.check_writable()
+            _check_form(engine, rows)  # from here on no column changes its cells
             kept = {} if resolved is None else resolved.parts(engine, tablets)
             for _ in range(OPTIMISTIC_TRIES):
                 done = _attempt(engine, rows, tablets, folder, on_error, txn, kept, locked=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kudu_core.common.run.clock import time_of
-from kudu_core.common.run.locks import Claim, mutex, reentrant
+from kudu_core.common.run.locks import Claim, reentrant
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SnapshotTooOld
@@ -70,23 +70,21 @@ class SchemaPins:
 
     def __init__(self) -> None:
         self._pinned: set[_Pinned] = set()
-        self._mutex = mutex()
         self._dropped: dict[int, StoredColumn] = {}
         """As they were last, those of the dropped columns that lie in some files as another type."""
 
     def note_dropped(self, before: Schema, after: Schema) -> None:
         """A newer schema is about to take the place of one."""
         gone = [c for c in before.columns if c.older and c.id not in after.by_id]
-        if gone:
-            with self._mutex:
-                self._dropped = {**self._dropped, **{column.id: column for column in gone}}
+        self._dropped.update({column.id: column for column in gone})
 
     def types(self, newest: Schema) -> Mapping[int, ColumnType]:
         """By id, of the columns of ``stored`` that may lie in files as others."""
         types = newest.cell_types
         if not self._dropped:
             return types
-        return {**{i: column.type.value for i, column in self._dropped.items()}, **types}
+        dropped = self._dropped.copy()  # another thread may add to it
+        return {**{i: column.type.value for i, column in dropped.items()}, **types}
 
     def pin(self, schema: Schema) -> Claim:
         """While what is returned lives no file is written without the schema's columns; those that were

@@ -171,6 +171,8 @@ def build_ranges(tablet: Tablet, order: Order, name: str) -> list[BuiltRange] | 
 
 def _inputs(tablet: Tablet, order: Order) -> list[DiskRowSet] | None:
     """The rowsets that are to be merged; files that came to their changes since are no hindrance."""
+    if tablet.context.schema().cells != order.schema.cells:
+        return None  # its columns have other types here
     found = []
     for meta in order.inputs:
         rowset = tablet.view.rowset(meta.id)

@@ -156,7 +156,10 @@ class Tablet:
         if view.types_version == version:
             return view
         if self.context.log is None and view.memory_bytes:
-            raise SchemaMismatch("the types of columns have changed since the read was made; make it again")
+            raise SchemaMismatch(
+                f"types of columns of {self.directory} have changed since the read was made, and its files "
+                "were replaced; make it again"
+            )
         return view.typed(schema, self.context.schema())
 
     # ---- numbers ----
