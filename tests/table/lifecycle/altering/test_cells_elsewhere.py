@@ -186,3 +186,29 @@ def test_in_a_store() -> None:
         with kc.open_table(URL, mode, _requests=store) as again:
             assert again.scan(order="key").to_pylist() == wanted
             assert [again.get(1), again.get(2)] == wanted
+
+
+def test_scans_of_before_read_a_column_that_is_dropped_since(tmp_path: Path) -> None:
+    """It is kept in files for them, as the type that it had last."""
+    with make(tmp_path, "int32") as table:
+        table.insert([{"k": k, "v": k} for k in range(5)])
+        table.flush()
+        first = table.scan()
+        table.alter(change={"v": {"type": "int64"}})
+        table.upsert([{"k": 5, "v": 2**40}])
+        table.flush()
+        second = table.scan()
+        since = table.timestamp
+        table.alter(drop=["v"])
+        for number in range(2):
+            table.upsert([{"k": 10 + number}])
+            table.flush()
+            table.compact(full=True)
+            assert values(first) == {k: k for k in range(5)}
+            assert values(second) == {**{k: k for k in range(5)}, 5: 2**40}
+        del second
+        table.upsert([{"k": 20}])
+        table.flush()
+        table.compact(full=True)
+        assert values(first) == {k: k for k in range(5)}
+        assert table.count(at=since) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import kudu_core as kc
+from kudu_core.table.lifecycle import alter as alter_walk
 from tests.support.threads import Run
 
 KEYS = 200
@@ -104,3 +107,37 @@ def test_no_read_mixes_types(tmp_path: Path, seed: int, long: bool) -> None:
         found = table.scan(order="key").to_table()
         assert found["k"].to_pylist() == found["v"].to_pylist() == list(range(KEYS))
         table.verify()
+
+
+def test_reads_in_the_midst_of_a_change_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the schema and the views, of which there are as many as tablets."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int32())])
+    with kc.create_table(str(tmp_path / "t"), schema, "k", options=OPTIONS) as table:
+        table.insert([{"k": 1, "v": 7}])
+        table.flush()
+        found: list[object] = []
+        reads = [
+            lambda: table.get(1),
+            lambda: table.get(1, columns=["v", "k"]),
+            lambda: table.get_many([1]).to_pylist()[0]["v"],
+            lambda: table.scan().to_pylist(),
+            lambda: table.changes().to_table()["v"].to_pylist(),
+        ]
+        threads = [threading.Thread(target=lambda one=one: found.append(one())) for one in reads]
+
+        def retyped(*given: object) -> None:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(0.1)
+            assert not found, "they were answered of a schema and files that do not fit together"
+            retype(*given)
+
+        retype = alter_walk.retype
+        monkeypatch.setattr(alter_walk, "retype", retyped)
+        table.alter(change={"v": {"type": "int64"}})
+        for thread in threads:
+            thread.join()
+        assert len(found) == len(reads)
+        row = {"k": 1, "v": 7}
+        assert all(one in (row, 7, [row], [7]) for one in found)

@@ -242,3 +242,18 @@ def test_keys_stay(tmp_path: Path) -> None:
         pytest.raises(kc.InvalidArgument, match="'k': in a key int32 cannot become int64: keys are"),
     ):
         table.alter(change={"k": {"type": "int64"}})
+
+
+@pytest.mark.parametrize("wrong", [2**32, -(2**32) - 7, 2**40 + 3])
+def test_bounds_hold_values_that_nobody_can_read(tmp_path: Path, wrong: int) -> None:
+    """Of rows that are deleted since, and lie in files: other values are found all the same."""
+    with make(tmp_path, "int64") as table:
+        table.insert([{"k": k, "v": k + 100} for k in range(50)] + [{"k": 99, "v": wrong}])
+        table.flush()
+        table.delete([{"k": 99}])
+        table.alter(change={"v": {"type": "int32"}}, options={"history_retention_s": 0})
+        for value in (100, 149):
+            assert table.count([("v", "==", value)]) == 1
+            assert table.scan(where=[("v", ">=", value)], order="key").to_pylist()[0]["v"] == value
+        assert table.scan().min_max("v") == (100, 149)
+        assert table.count([("v", "<", 0)]) == 0
