@@ -143,6 +143,18 @@ def test_what_a_listener_does_is_no_part_of_the_work() -> None:
     assert under_way() is None
 
 
+def test_a_work_whose_end_was_cut_short_is_forgotten() -> None:
+    """An interrupt may come before ``__exit__`` has done anything."""
+    works_ = [LongWork("ingest", None)]
+    works_[0].__enter__()
+    works_[0].cancel()
+    assert under_way() is works_[0]
+    works_.clear()
+    assert under_way() is None
+    with load_of(lambda _: None) as load:
+        load.check()
+
+
 def test_threads_that_help() -> None:
     """Each knows nothing of the work but what it is given; their counts add up and go down for nobody."""
     told: list[WorkEvent] = []

@@ -9,6 +9,7 @@ count for it.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, TypeVar
@@ -31,9 +32,18 @@ _ids = count(1)
 
 
 class _Here(threading.local):
-    """What this thread has under way."""
+    """What this thread has under way.  It is not held here: where an interrupt comes before its end is noted,
+    it goes with the call that it was."""
 
-    work: LongWork | None = None
+    _work: weakref.ref[LongWork] | None = None
+
+    @property
+    def work(self) -> LongWork | None:
+        return None if self._work is None else self._work()
+
+    @work.setter
+    def work(self, work: LongWork | None) -> None:
+        self._work = None if work is None else weakref.ref(work)
 
 
 _here = _Here()
