@@ -131,13 +131,15 @@ def test_who_shows_progress_and_raises_hurts_nothing(caplog: pytest.LogCaptureFi
     assert len(caplog.records) == 3
 
 
+@pytest.mark.usefixtures("at_every_step")
 def test_what_a_listener_does_is_no_part_of_the_work() -> None:
     seen: list[object] = []
     with LongWork("ingest", lambda _: seen.append(under_way())) as work:
         assert under_way() is work
         with load_of(lambda _: None) as joined:
             assert joined is work
-    assert seen == [None, None]
+        work.advance(1)
+    assert seen == [None, None, None]
     with LongWork("compact", None), load_of(lambda _: None) as own:
         assert own.operation == "ingest" and own is under_way()
     assert under_way() is None
