@@ -165,6 +165,27 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_written(
     assert call("count", orders).out == "3\n"
 
 
+def test_a_row_that_is_wrong_is_named_in_later_blocks_too(
+    call: Call, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kudu_core.cli.shared.files_read._LINES", 2)
+    rows = "".join(f'{{"customer":"x","number":{n}}}\n' for n in range(4))
+    wrong = rows + '{"customer":"y","nummer":2}\n'
+    assert "row 5" in call("import", orders, "-", "--format", "jsonl", stdin=wrong, code=1).err
+    assert call("import", orders, "-", "--format", "jsonl", "--json", stdin=rows).document["inserted"] == 4
+
+
+def test_times_of_day_with_few_digits_and_with_too_many(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    call("create", path, "--column", "at:time64[us]", "--column", "ms:time32[ms]", "--key", "at")
+    line = '{"at":"12:30:00.5","ms":"00:00:01.25"}\n'
+    call("import", path, "-", "--format", "jsonl", stdin=line)
+    row = {"at": "12:30:00.500000", "ms": "00:00:01.250"}
+    assert call("get", path, "12:30:00.5", "--json").document == row
+    finer = '{"at":"12:30:01","ms":"00:00:01.2501"}\n'
+    assert "no time of day in ms" in call("import", path, "-", "--format", "jsonl", stdin=finer, code=1).err
+
+
 def test_a_file_is_written_whole_or_not_at_all(
     call: Call, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,10 @@ def value_of(text: Any, type_: pa.DataType, what: str) -> Any:
             moment = datetime.fromisoformat(given)
             if moment.tzinfo is None:
                 raise ValueError
+        if pa.types.is_time(type_):
+            from kudu_core.cli.shared.arrays_of_json import array_of_json
+
+            return array_of_json([given], type_)[0].as_py()
         return pa.array([given]).cast(type_)[0].as_py()
     except (ValueError, NotBase64, pa.ArrowException):
         hint = ""
