@@ -11,8 +11,11 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
+from kudu_core.common.schema.schema import Schema
+from kudu_core.common.types.types import ColumnType
+from kudu_core.errors import KuduError
 from kudu_core.table.jobs import commit
-from tests.support.inside import engine_of, handle_of
+from tests.support.inside import engine_of, handle_of, schema_of
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import URL
 from tests.table.lifecycle.altering.conftest import STATES
@@ -212,3 +215,22 @@ def test_scans_of_before_read_a_column_that_is_dropped_since(tmp_path: Path) -> 
         table.compact(full=True)
         assert values(first) == {k: k for k in range(5)}
         assert table.count(at=since) == 6
+
+
+def test_table_says_that_cells_have_changed(tmp_path: Path) -> None:
+    """By a flag, which a library that does not know it refuses; a table without has the bytes that it had."""
+    flags_at = 10
+    with make(tmp_path, "int32") as table:
+        told = Path(table.path, "TABLE")
+        table.alter(change={"v": {"comment": "a"}})
+        assert told.read_bytes()[flags_at] == 0
+        assert b'"older"' not in told.read_bytes() and b'"cells"' not in told.read_bytes()
+        table.alter(change={"v": {"type": "int64"}})
+        assert told.read_bytes()[flags_at] == 2
+        assert b'"older":[[2,"int32"]]' in told.read_bytes() and b'"cells":2' in told.read_bytes()
+        stored = schema_of(table).to_json()
+    assert Schema.from_json(stored).cell_types == {2: ColumnType.parse("int64")}
+    for older in ([[2, "string"]], [[3, "int32"]], [[2, "int32"], [1, "int16"]], [[0, "int32"]]):
+        wrong = {**stored, "columns": [stored["columns"][0], {**stored["columns"][1], "older": older}]}
+        with pytest.raises((ValueError, KuduError)):
+            Schema.from_json(wrong)
