@@ -169,7 +169,7 @@ class Drawn:
 
 
 def test_the_same_answers(tmp_path: Path, long: bool) -> None:
-    for number, rng in enumerate(rounds(long, 4)):
+    for number, rng in enumerate(rounds(long, 2)):
         folder = tmp_path / str(number)
         folder.mkdir()
         twins = Twins(folder, int(rng.integers(1, 3)), ingest_threshold_rows=BULK_ROWS)
