@@ -64,6 +64,7 @@ DOORS: dict[str, list[Act]] = {
         lambda t: t.upsert(_row(GONE)),
         lambda t: t.upsert(_large(3)),
         lambda t: t.upsert(_large()),
+        lambda t: t.upsert(_large().to_pylist()),
         lambda t: t.upsert([GONE], if_=kc.old("v") > 100),
         lambda t: t.upsert([GONE], set={"v": kc.old("v") + 1}),
     ],
