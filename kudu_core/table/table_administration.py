@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.objects.urls import is_url
@@ -12,6 +12,7 @@ from kudu_core.table.backup.clone_rows import clone_rows
 from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.lifecycle.manage.truncate import truncate
 from kudu_core.table.opened.handle import HandleOwner
+from kudu_core.table.write.repartition import repartition
 from kudu_core.table.write.restore_to import restore_to
 from kudu_core.table.write.tagging import tag, untag
 
@@ -44,6 +45,45 @@ class TableAdministration(HandleOwner):
             It may or may not have happened, wholly or not at all.
         """
         return truncate(self._handle.for_writing())
+
+    def repartition(
+        self, partition_by: Any = (), *, progress: Callable[[int, int], object] | None = None
+    ) -> int:
+        """Give the table other partitions, while others read and write; one change, at the end.
+
+        Rows, columns, options, tags and ``txn`` tokens stay; ``changes`` tells nothing of it, and snapshots
+        of before stay readable for as long as history is kept.  As long as that, the table has its rows
+        twice on disk.  docs/repartition.md has the rules.
+
+        >>> at = stock.repartition(kc.HashPartition("id", 4))
+        >>> len(stock.partitions.partitions), stock.count(), stock.changes(at - 1).to_table().num_rows
+        (4, 3, 0)
+
+        Parameters
+        ----------
+        partition_by
+            As of ``create_table``; nothing: one partition of all rows.
+        progress
+            Called with how many rows were read, and of how many, while they are copied.  What it raises ends
+            the call, and nothing has changed.
+
+        Returns
+        -------
+        The timestamp of the change.
+
+        Raises
+        ------
+        InvalidArgument
+            Rows lie in none of the ranges, of which one is named, or the table has these partitions already.
+            Nothing has changed.
+        Conflict
+            Others have changed columns or ranges again and again meanwhile.  Nothing has changed.
+        NotSupported
+            The table is in an object store.
+        Poisoned, Fenced, OSError
+            It may or may not have happened, wholly or not at all.
+        """
+        return repartition(self._handle, partition_by, progress)
 
     def restore_to(self, at: At) -> WriteResult:
         """Make the rows of a past time those of now, as one change.

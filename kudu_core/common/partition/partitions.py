@@ -2,7 +2,8 @@
 
 Any number of hash dimensions and at most one range dimension cut a table into partitions.  A
 partition's *ordinal* never changes: ranges are numbered as they were added, and a dropped one keeps
-its number.  What one dimension does is in ``hashes`` and ``ranges``.
+its number.  A table that got other partitions numbers these behind those of before, which it keeps for
+past states.  What one dimension does is in ``hash_dimension`` and ``ranges``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,10 @@ from kudu_core.common.partition.hash_dimension import (
     MAX_BUCKETS,
     MIN_BUCKETS,
     HashDimension,
-    bucket_choices,
     bucket_of,
     hash_dimension,
 )
+from kudu_core.common.partition.prunable_partitions import PrunablePartitions
 from kudu_core.common.partition.ranges import (
     Range,
     check_apart,
@@ -35,47 +35,33 @@ from kudu_core.common.partition.ranges import (
     check_not_empty,
     cuts_of,
     in_order,
-    range_as_text,
     range_of,
 )
 from kudu_core.common.partition.spark_hash import is_long_decimal
+from kudu_core.common.partition.told_partitions import Partition
 from kudu_core.common.rows.keys import EncodedKeys
 from kudu_core.common.rows.rowblock import RowBlock
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.common.types.keycodec import KeyCodec
-from kudu_core.common.where import keybounds
-from kudu_core.common.where.analysis import Term
-from kudu_core.common.where.keybounds import Bounds
 from kudu_core.errors import InvalidArgument, shown
 
 MAX_PARTITIONS = 65_536
 """With those of ranges that were dropped, whose ordinals are not used again."""
 RANGES_SHOWN = 100
 MAX_ROUTED_COLUMNS = 32
+_LAST_ORDINAL = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """One tablet's share of the keys."""
-
-    ordinal: int
-    buckets: tuple[int, ...]
-    """Bucket in each hash dimension."""
-    range: Range | None
-    """None without a range dimension."""
-
-    @property
-    def dropped(self) -> bool:
-        return self.range is not None and self.range.dropped
-
-
-class PartitionSchema:
+class PartitionSchema(PrunablePartitions):
     """How a table is partitioned.  Immutable.
 
     >>> len(stock.partitions.partitions)
     1
     """
+
+    former: tuple[PartitionSchema, ...]
+    """Those that the table had before, oldest first, as far as there are tablets of them."""
 
     def __init__(
         self,
@@ -83,10 +69,16 @@ class PartitionSchema:
         hashes: tuple[HashDimension, ...] = (),
         range_ids: tuple[int, ...] = (),
         ranges: tuple[Range, ...] = (),
+        *,
+        first: int = 0,
+        former: tuple[PartitionSchema, ...] = (),
     ) -> None:
+        """``first``: the ordinal of the first partition, a multiple of the buckets of a range."""
         self.hashes = hashes
         self.range_ids = range_ids
         self.ranges = ranges
+        self.first = first
+        self.former = former
         self.key_ids = schema.key_ids
         self._key_codec = schema.key_codec
         self._columns: dict[int, StoredColumn] = {c.id: c for c in schema.key_columns}
@@ -136,7 +128,7 @@ class PartitionSchema:
     def _with_ranges(self, schema: Schema, bounds: Iterable[tuple[Any, Any]]) -> PartitionSchema:
         """With more ranges, whose partitions are numbered after all others."""
         new = [self._range_of(some) for some in bounds]
-        result = PartitionSchema(schema, self.hashes, self.range_ids, (*self.ranges, *new))
+        result = self._with(schema, (*self.ranges, *new))
         result._check()
         return result
 
@@ -159,11 +151,47 @@ class PartitionSchema:
                 more = ", ..." if len(live) > RANGES_SHOWN else ""
                 raise InvalidArgument(f"no range {self._show(gone)}; there are {there}{more}")
             ranges[place] = replace(gone, dropped=True)
-        result = PartitionSchema(schema, self.hashes, self.range_ids, tuple(ranges))
+        result = self._with(schema, tuple(ranges))
         result = result._with_ranges(schema, add)
         if all(r.dropped for r in result.ranges):
             raise InvalidArgument("a table keeps at least one range")
         return result
+
+    def _with(self, schema: Schema, ranges: tuple[Range, ...]) -> PartitionSchema:
+        former = tuple(some.over(schema) for some in self.former)
+        return PartitionSchema(schema, self.hashes, self.range_ids, ranges, first=self.first, former=former)
+
+    def over(self, schema: Schema) -> PartitionSchema:
+        """The same partitions of the same table, some of whose columns have other names or types."""
+        return self._with(schema, self.ranges)
+
+    def followed_by(self, schema: Schema, other: PartitionSchema) -> PartitionSchema:
+        """Other partitions in the place of these, which are kept; ``other`` as ``make`` gives it."""
+        mine = self.over(schema)
+        first = -(-(mine.first + mine._count) // other._buckets) * other._buckets
+        if first > _LAST_ORDINAL - 2 * MAX_PARTITIONS:
+            raise InvalidArgument(f"the table has had {first:,} partitions: there are no numbers for others")
+        former = (*mine.former, mine.alone)
+        made = PartitionSchema(
+            schema, other.hashes, other.range_ids, other.ranges, first=first, former=former
+        )  # fmt: skip
+        made._check_size()
+        return made
+
+    def kept_for(self, ordinals: Iterable[int]) -> PartitionSchema:
+        """Without what it was before of which no tablet is left; ``ordinals``: of those that are."""
+        firsts = {self.scheme_of(ordinal).first for ordinal in ordinals}
+        former = tuple(some for some in self.former if some.first in firsts)
+        if len(former) == len(self.former):
+            return self
+        other = copy.copy(self)
+        other.former = former
+        return other
+
+    @property
+    def alone(self) -> PartitionSchema:
+        """These without those of before."""
+        return self.kept_for(())
 
     def with_live(self, live: Sequence[bool]) -> PartitionSchema:
         """The same ranges, of which these are there: as they were at another time."""
@@ -187,6 +215,8 @@ class PartitionSchema:
             ],
             "range": list(self.range_ids),
             "ranges": [r.to_json() for r in self.ranges],
+            **({"first": self.first} if self.first else {}),
+            **({"former": [some.to_json() for some in self.former]} if self.former else {}),
         }
 
     @staticmethod
@@ -209,35 +239,59 @@ class PartitionSchema:
             raise ValueError("range columns without ranges, or ranges without columns")
         if any(not h.column_ids for h in hashes):
             raise ValueError("a hash dimension without columns")
-        made = PartitionSchema(schema, hashes, range_ids, ranges)
+        former = tuple(PartitionSchema.from_json(some, schema) for some in stored.get("former", ()))
+        first = integer(stored.get("first", 0), 0, _LAST_ORDINAL)
+        made = PartitionSchema(schema, hashes, range_ids, ranges, first=first, former=former)
         made._check()
+        ends = [0, *(some.first + some._count for some in former)]
+        firsts = [*(some.first for some in former), first]
+        if first % made._buckets or any(a > b for a, b in zip(ends, firsts, strict=True)):
+            raise ValueError(f"partitions from {first} on do not follow those of before, {ends}")
+        if any(some.former for some in former):
+            raise ValueError("what partitions were before has none of its own")
         return made
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartitionSchema) and self.to_json() == other.to_json()
 
     def __hash__(self) -> int:
-        return hash((self.hashes, self.range_ids, self.ranges))
+        return hash((self.hashes, self.range_ids, self.ranges, self.first))
 
     # ---- the partitions
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
-        """All partitions by ordinal, also the dropped ones: range by range, then bucket by bucket."""
+        """All partitions in order, also the dropped ones: range by range, then bucket by bucket."""
         ranges: Sequence[Range | None] = self.ranges if self.range_ids else (None,)
         buckets = list(itertools.product(*(range(h.buckets) for h in self.hashes)))
         cells = itertools.product(ranges, buckets)
-        return tuple(Partition(ordinal, b, r) for ordinal, (r, b) in enumerate(cells))
+        return tuple(Partition(ordinal, b, r) for ordinal, (r, b) in enumerate(cells, self.first))
 
     @property
     def first_ordinals(self) -> range:
         """Of each range, in their order."""
-        return range(0, len(self.ranges) * self._buckets, self._buckets)
+        return range(self.first, self.first + len(self.ranges) * self._buckets, self._buckets)
 
     @property
-    def _buckets(self) -> int:
-        """Partitions of each range."""
-        return prod(h.buckets for h in self.hashes)
+    def _count(self) -> int:
+        return self._buckets * max(1, len(self.ranges))
+
+    @property
+    def every_count(self) -> int:
+        """How many partitions there are, with the dropped ones and those of before."""
+        return self._count + sum(some._count for some in self.former)
+
+    def scheme_of(self, ordinal: int) -> PartitionSchema:
+        """The partitions, these or those of before, among which one has this ordinal; ``IndexError``."""
+        for some in (self, *self.former):
+            if 0 <= ordinal - some.first < some._count:
+                return some
+        raise IndexError(f"no partition {ordinal}")
+
+    def partition_of(self, ordinal: int) -> Partition:
+        """The partition of an ordinal, also of those of before; ``IndexError``."""
+        some = self.scheme_of(ordinal)
+        return some.partitions[ordinal - some.first]
 
     def route(self, keys: RowBlock) -> I32Array:
         """(n,) int32: ordinal of each row's partition, -1 where no range takes it.
@@ -245,7 +299,7 @@ class PartitionSchema:
         ``keys`` has at least the partition columns, without nulls.
         """
         if not self.hashes and not self.range_ids:
-            return np.zeros(keys.rows, np.int32)
+            return np.full(keys.rows, self.first, np.int32)
         ordinal = np.zeros(keys.rows, np.int32)
         for dimension in self.hashes:
             ordinal *= np.int32(dimension.buckets)
@@ -253,7 +307,10 @@ class PartitionSchema:
         if self.range_ids:
             place = self._range_of_rows(keys)
             ordinal += place * np.int32(self._buckets)
+            ordinal += np.int32(self.first)
             ordinal[place < 0] = -1
+        else:
+            ordinal += np.int32(self.first)
         return ordinal
 
     @cached_property
@@ -264,13 +321,18 @@ class PartitionSchema:
         place = {column_id: i for i, column_id in enumerate(self.key_ids)}
         types = [self._columns[i].type for i in self.key_ids]
         cuts, owner = self._cuts
+        ranged, owners = [place[i] for i in self.range_ids], owner.tolist()
+        if self.first:  # as if other ranges came before; without ranges as of one that takes every key
+            ranged = ranged or [0]
+            before = self.first // self._buckets
+            owners = [before + max(0, o) if o >= 0 or not self.range_ids else -1 for o in owners]
         ends = cuts.offsets.tolist()
         return KeyRouter(
             [(t.kind, t.width, is_long_decimal(t)) for t in types],
             [([place[i] for i in h.column_ids], h.buckets, h.seed) for h in self.hashes],
-            [place[i] for i in self.range_ids],
+            ranged,
             [cuts.data[lo:hi].tobytes() for lo, hi in itertools.pairwise(ends)],
-            owner.tolist(),
+            owners,
         )
 
     def _range_of_rows(self, keys: RowBlock) -> I32Array:
@@ -283,91 +345,6 @@ class PartitionSchema:
     def _cuts(self) -> tuple[EncodedKeys, I32Array]:
         return cuts_of(self.ranges)
 
-    # ---- pruning
-
-    def prune(
-        self,
-        terms: Iterable[Term] = (),
-        lower: bytes | None = None,
-        upper: bytes | None = None,
-        *,
-        dropped: bool = False,
-    ) -> list[int]:
-        """Ordinals of the partitions that may hold rows which satisfy all of the terms.
-
-        ``lower`` and ``upper`` are encoded bounds of whole keys, half-open.  Dropped ranges count
-        only with ``dropped``: a snapshot from before may need them.
-        """
-        if not self.hashes and not self.range_ids:
-            return [] if keybounds.is_empty((lower, upper)) else [0]
-        terms = tuple(terms)
-        bounds = keybounds.intersect(
-            (lower, upper), keybounds.bounds_of(self._key_codec, self.key_ids, terms)
-        )
-        if keybounds.is_empty(bounds):
-            return []
-        shared = keybounds.equal_prefix(self._key_codec, bounds)
-        fixed = dict(zip(self.key_ids, shared, strict=False))
-        choices = [bucket_choices(h, self._columns, terms, fixed) for h in self.hashes]
-        places: Sequence[int] = range(self._buckets)
-        if any(choice is not None for choice in choices):
-            places = [0]
-            for dimension, choice in zip(self.hashes, choices, strict=True):
-                chosen = range(dimension.buckets) if choice is None else sorted(choice)
-                places = [place * dimension.buckets + bucket for place in places for bucket in chosen]
-        each = self._buckets
-        return [
-            number * each + place
-            for number in self._range_choices(terms, bounds, dropped)
-            for place in places
-        ]
-
-    def _range_choices(self, terms: Sequence[Term], bounds: Bounds, dropped: bool) -> list[int]:
-        """Numbers of the ranges that may hold a match."""
-        codec = self._range_codec
-        if codec is None:
-            return [0]
-        known = keybounds.lifted(self._key_codec, self.key_ids, bounds)
-        wanted = keybounds.bounds_of(codec, self.range_ids, terms, known)
-        if self.key_ids[: len(self.range_ids)] == self.range_ids:
-            wanted = keybounds.intersect(wanted, keybounds.projected(self._key_codec, codec, bounds))
-        if keybounds.is_empty(wanted):
-            return []
-        sought = Range(*wanted)
-        return [i for i, r in enumerate(self.ranges) if r.overlaps(sought) and (dropped or not r.dropped)]
-
-    def describe(self, partition: Partition) -> str:
-        """Such as ``hash(host) = 3 of 8, range(day) = ['2024-01-01', open)``."""
-        hashed = zip(self.hashes, partition.buckets, strict=True)
-        parts = [f"hash({self._names(h.column_ids)}) = {bucket} of {h.buckets}" for h, bucket in hashed]
-        if partition.range is not None:
-            gone = " (dropped)" if partition.range.dropped else ""
-            parts.append(f"range({self._names(self.range_ids)}) = {self._show(partition.range)}{gone}")
-        return ", ".join(parts) or "all rows"
-
-    @property
-    def told(self) -> str:
-        """Such as ``hash(host) into 8, range(day) of 3``."""
-        parts = [f"hash({self._names(h.column_ids)}) into {h.buckets}" for h in self.hashes]
-        ranges = f"range({self._names(self.range_ids)}) of {sum(not r.dropped for r in self.ranges)}"
-        return ", ".join([*parts, *([ranges] if self.range_ids else [])]) or "one partition"
-
-    def __repr__(self) -> str:
-        return f"<PartitionSchema {self.told}>"
-
-    def bounds(self, partition: Partition) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
-        """A partition's range as exact Python values of the range columns; None = open."""
-        if partition.range is None or self._range_codec is None:
-            return None, None
-        lower, upper = partition.range.lower, partition.range.upper
-        return (
-            None if lower is None else self._range_codec.decode_prefix(lower),
-            None if upper is None else self._range_codec.decode_prefix(upper),
-        )
-
-    def _names(self, column_ids: Iterable[int]) -> str:
-        return ", ".join(self._columns[i].name for i in column_ids)
-
     # ---- helpers
 
     def _codec(self, column_ids: Iterable[int]) -> KeyCodec:
@@ -377,10 +354,6 @@ class PartitionSchema:
         if self._range_codec is None:
             raise InvalidArgument("the table has no range dimension")
         return range_of(self._range_codec, bounds)
-
-    def _show(self, held: Range) -> str:
-        assert self._range_codec is not None
-        return range_as_text(self._range_codec, held)
 
     def _check(self) -> None:
         """``InvalidArgument`` for an empty range, for two that overlap, and as ``_check_size``."""
@@ -397,4 +370,4 @@ class PartitionSchema:
             raise InvalidArgument(
                 f"{count:,} partitions; a table has at most {MAX_PARTITIONS:,}, dropped ones counted"
             )
-        check_bytes(self.ranges)
+        check_bytes([*self.ranges, *(held for some in self.former for held in some.ranges)])

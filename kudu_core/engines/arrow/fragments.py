@@ -164,9 +164,10 @@ def _of_tablet(engine: Engine, schema: Schema, tablet_id: int) -> Iterator[tuple
     tablets = engine.tablets
     for tablet in tablets:
         if tablet.id == tablet_id and tablet.partition.range is not None:
-            column_id = tablets.partitions.range_ids[0]
+            scheme = tablets.partitions.scheme_of(tablet.partition.ordinal)
+            column_id = scheme.range_ids[0]
             type_ = schema.by_id[column_id].type
-            low, high = tablets.partitions.bounds(tablet.partition)
+            low, high = scheme.bounds(tablet.partition)
             yield (
                 column_id,
                 None if low is None else values.physical(type_, low[0]),

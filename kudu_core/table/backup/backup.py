@@ -92,7 +92,7 @@ def _head(engine: Engine, before: BackupManifest | None, number: int) -> tuple[B
     As long as the claim lasts, no file is written without those columns.
     """
     with engine.altering:
-        schema, partitions = engine.schema, engine.partitions
+        schema, partitions = engine.schema, engine.partitions.alone
         moment = max(engine.log.cut(), engine.oldest_ts) if engine.writer else engine.visible_ts
         pinned = engine.schema_pins.pin(schema)
     if engine.writer:

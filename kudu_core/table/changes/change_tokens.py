@@ -108,9 +108,10 @@ def _cut(handle: Handle, changes: Changes, target_rows: int, *, first: bool) -> 
     check_target(target_rows)
     check_window(engine, since)
     tokens: list[ChangeToken] = []
+    switches = engine.tablets.switches
     for group in _groups(engine, plan, since, until):
         ids = frozenset(tablet.id for tablet in group)
-        most = sum(part.most for tablet in group for part in told(tablet, since, until))
+        most = sum(part.most for tablet in group for part in told(tablet, since, until, switches))
         if plan.net and first:
             most = sum(_rows(tablet) for tablet in group)
         if not most:
@@ -140,7 +141,7 @@ def _groups(engine: Engine, plan: ChangesPlan, since: int, until: int) -> list[l
         and (tablet.dropped_ts is None or tablet.dropped_ts > since)
     ]
     if plan.net:
-        return sharing_keys(there, since, until)
+        return sharing_keys(there, since, until, engine.tablets.switches)
     groups: dict[int, list[Tablet]] = {}
     for tablet in there:
         groups.setdefault(tablet.partition.ordinal, []).append(tablet)

@@ -19,8 +19,7 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ChangesLost, ColumnTooLarge, SnapshotTooOld
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import RowSetHistory
-from kudu_core.rowset.history.window import EVENT_DELETED, Events, concerned
-from kudu_core.rowset.memory.memrowset import MemRowSet
+from kudu_core.rowset.history.window import EVENT_DELETED, Events
 from kudu_core.table.changes.bounded import budget_bytes, most_images
 from kudu_core.table.changes.change_batches import BATCH_ROWS, batch_of, rows_only
 from kudu_core.table.changes.change_blocks import ChangeBlock, Store, WindowStore
@@ -34,7 +33,7 @@ from kudu_core.table.changes.changes_plan import (
     windows,
 )
 from kudu_core.table.changes.keyed import asked, holders, rows_in
-from kudu_core.table.changes.lineage import sharing_keys
+from kudu_core.table.changes.lineage import in_window, sharing_keys, switches_of
 from kudu_core.table.changes.net import from_nothing, net_changes
 from kudu_core.table.changes.states import dropped_rows, first_rows
 from kudu_core.table.changes.stretch import Teller, in_order
@@ -163,7 +162,7 @@ class Changes(ArrowResult):
             drop = part.dropped_ts
             if drop is not None:
                 stamps.append((np.array([drop], np.uint64), np.array([part.length], np.int64)))
-            if concerned(part.store, self.since, self.until):
+            if part.concerns(self.since, self.until):
                 history = self._history(part, self.since, self.until)
                 stamps += [counted(*told) for told in history.timestamps()]
         return summed(stamps)
@@ -173,13 +172,15 @@ class Changes(ArrowResult):
     def _in_time(self) -> Iterator[ChangeBlock]:
         stores = self._stores()
         if self._first:
-            for _, part in stores:
-                yield from first_rows(part, self.since, self._plan.needed, self._most_rows(part.store))
+            for tablet, part in stores:
+                if tablet.created_ts <= self.since:
+                    yield from first_rows(part, self.since, self._plan.needed, self._most_rows(part.store))
         drops = {part.dropped_ts for _, part in stores if part.dropped_ts is not None}
         since = self.since
-        for drop in sorted(drops):
+        for drop in sorted(drops | switches_of((part for _, part in stores), since, self.until)):
             yield from self._of_window(stores, since, drop - 1)
-            yield from self._of_end(stores, drop)
+            if drop in drops:
+                yield from self._of_end(stores, drop)
             since = drop
         yield from self._of_window(stores, since, self.until)
 
@@ -191,7 +192,7 @@ class Changes(ArrowResult):
             part
             for tablet, part in found
             if (tablet.dropped_ts is None or tablet.dropped_ts > since)
-            and concerned(part.store, since, until)
+            and part.concerns(since, until)
         ]
         whole: list[RowSetHistory] = []
         stamps: list[tuple[np.ndarray, np.ndarray]] = []
@@ -236,7 +237,7 @@ class Changes(ArrowResult):
         """The changes of one stretch of time, about ``most`` or of one timestamp; of shorter ones where a
         column is too large."""
         if histories is None:
-            concerns = [part for part in stores if concerned(part.store, since, until)]
+            concerns = [part for part in stores if part.concerns(since, until)]
             histories = [self._history(part, since, until) for part in concerns]
         try:
             yield from self._pieces(histories, most)
@@ -322,7 +323,8 @@ class Changes(ArrowResult):
         for tablet, part in stores:
             parts.setdefault(tablet.id, []).append(part)
         walk = from_nothing if self._first else net_changes
-        for group in sharing_keys([tablet for tablet, _ in stores], self.since, self.until):
+        switches = switches_of((part for _, part in stores), self.since, self.until)
+        for group in sharing_keys([tablet for tablet, _ in stores], self.since, self.until, switches):
             mine = [part for tablet in group for part in parts[tablet.id]]
             yield from walk(self._plan.schema, mine, self.since, self.until, self._budget_bytes)
 
@@ -361,39 +363,32 @@ class Changes(ArrowResult):
         found: list[tuple[Tablet, WindowStore]] = []
         chosen, keys = self._plan.tablet_ids, self._plan.keys
         ordinals = None if keys is None else holders(engine.partitions, keys)
-        for tablet in engine.tablets:
-            if tablet.dropped_ts is not None and tablet.dropped_ts <= self.since:
+        tablets = engine.tablets
+        for tablet in tablets:
+            ended = tablet.dropped_ts is not None and tablet.dropped_ts <= self.since
+            if ended or tablet.created_ts > self.until:
                 continue
             if chosen is not None and tablet.id not in chosen:
                 continue
             if ordinals is not None and tablet.partition.ordinal not in ordinals:
                 continue
-            dropped_ts = self._dropped_ts(tablet)
-            every = self._first or dropped_ts is not None
-            for store, mine in asked(tablet.view_of(self._plan.schema), keys):
-                told = every and _has_rows(store)
-                if told or concerned(store, self.since, self.until):
+            stores = asked(tablet.view_of(self._plan.schema), keys)
+            for part, mine in in_window(tablet, stores, self.since, self.until, tablets.switches):
+                store, every = part.store, self._first or part.dropped_ts is not None
+                if (every and part.every) or part.concerns(self.since, self.until):
                     rows = None if mine is None else rows_in(store, mine, self.until)
                     if rows is not None and not len(rows):
                         continue
                     if isinstance(store, DiskRowSet):
+                        first, last = part.within(self.since, self.until)
                         if rows is not None and len(rows) <= FEW_ROWS:
-                            store = store.of_rows(rows, self.since, self.until, needed)
-                        store.open_for(self.since, needed)
-                        store.open_for(self.until, needed)
-                        store.open_window(self.since, self.until)
+                            store = store.of_rows(rows, first, last, needed)
+                        store.open_for(first, needed)
+                        store.open_for(last, needed)
+                        store.open_window(first, last)
                         store = store.held()
-                    found.append((tablet, WindowStore(store, dropped_ts, rows)))
+                    found.append((tablet, replace(part, store=store, rows=rows)))
         return found
-
-    def _dropped_ts(self, tablet: Tablet) -> int | None:
-        """When the tablet ended, if that is in the window."""
-        ts = tablet.dropped_ts
-        return ts if ts is not None and self.since < ts <= self.until else None
-
-
-def _has_rows(store: MemRowSet | DiskRowSet) -> bool:
-    return bool(len(store)) if isinstance(store, MemRowSet) else store.meta.rows > 0
 
 
 __all__ = ["BEFORE_NAME", "TIMESTAMP_NAME", "Changes", "open_changes"]

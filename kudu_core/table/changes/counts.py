@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,20 @@ class Told:
     """Changes, at least, of which none lies after ``last``."""
 
 
-def told(tablet: Tablet, since: int, until: int) -> Iterator[Told]:
-    """What a tablet's stores tell of ``(since, until]``.  Opens nothing."""
+def told(
+    tablet: Tablet, since: int, until: int, switches: Collection[int] = frozenset()
+) -> Iterator[Told]:
+    """What a tablet's stores tell of ``(since, until]``.  Opens nothing.
+
+    ``switches``: when the table got other partitions, of which nothing is told.
+    """
     dropped = tablet.dropped_ts
     if dropped is not None and dropped <= since:
         return
+    if dropped in switches:
+        dropped = None
+    if tablet.created_ts in switches:
+        since = max(since, tablet.created_ts)
     for store in tablet.view.stores:
         rows = len(store) if isinstance(store, MemRowSet) else store.meta.rows
         if dropped is not None and dropped <= until and rows:
@@ -80,7 +89,8 @@ def changes_within(handle: Handle, since: int, until: int, max_rows: int) -> int
         return since
     engine = handle.opened()
     window(engine, since, until)
-    found = [part for tablet in engine.tablets for part in told(tablet, since, until)]
+    switches = engine.tablets.switches
+    found = [part for tablet in engine.tablets for part in told(tablet, since, until, switches)]
     if sum(part.most for part in found) <= max_rows:
         return until
     surely = 0

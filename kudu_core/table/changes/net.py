@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import pyarrow.compute as pc
 
 from kudu_core._ext.keys import keys as keys_kernel
 from kudu_core.common.rows.keys import EncodedKeys
@@ -20,12 +19,14 @@ from kudu_core.common.schema.schema import Schema, StoredColumn
 from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowSet
 from kudu_core.rowset.history.history import RowSetHistory
-from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, EVENT_UPDATED, Events, concerned
+from kudu_core.rowset.history.window import EVENT_DELETED, EVENT_INSERTED, EVENT_UPDATED, Events
 from kudu_core.rowset.memory.changelog import ChangeLog
 from kudu_core.rowset.memory.memrowset import MemRowSet
 from kudu_core.table.changes.bounded import most_images
-from kudu_core.table.changes.change_blocks import ChangeBlock, Store, WindowStore
+from kudu_core.table.changes.change_blocks import ChangeBlock, Store, TakenRows, WindowStore, same_cells
+from kudu_core.table.changes.keyed import rows_in
 from kudu_core.table.changes.states import state_rows
+from kudu_core.tablet.view.view import KeyBatch
 
 Bounds = tuple[bytes | None, bytes | None]
 """A range of encoded keys, half-open; None: open."""
@@ -56,7 +57,7 @@ def net_changes(
     ``present``: instead, the rows that are there at ``until`` and of which something is told.
     ``unchanged``: also rows that something is told of and that are what they were, as updated.
     """
-    parts = [p for p in parts if p.dropped_ts is not None or concerned(p.store, since, until)]
+    parts = [p for p in parts if p.dropped_ts is not None or p.concerns(since, until)]
     told = _Told(schema, parts, since, until)
     for whole in _ranges(told, budget):
         waiting = [whole]
@@ -82,24 +83,29 @@ def from_nothing(
     """All rows at ``until`` as inserts; what changed after ``since`` at the time of its last change, the
     others at ``since``."""
     parts = [part for part in parts if part.dropped_ts is None]
+    earlier = [part for part in parts if part.until < until]
+    keys = _keys_of(_Told(schema, earlier, since, until), (None, None))
     for part in parts:
-        yield from _unchanged(schema, part, since, until, budget)
+        if part.until >= until:
+            yield from _unchanged(schema, part, since, until, budget, keys)
     for piece in net_changes(schema, parts, since, until, budget, present=True):
         piece.ops = np.full(len(piece), EVENT_INSERTED, np.uint8)
         yield piece
 
 
 def _unchanged(
-    schema: Schema, part: WindowStore, since: int, until: int, budget: int
+    schema: Schema, part: WindowStore, since: int, until: int, budget: int, others: EncodedKeys
 ) -> Iterator[ChangeBlock]:
-    """Rows that live at ``since`` and of which nothing is told after it."""
+    """Rows that live at ``since`` and of which nothing is told after it, nor of their keys in ``others``."""
     changed: np.ndarray | None = None
-    if concerned(part.store, since, until):
-        rows = part.history(schema, since, until).events().rows
+    if len(others) or part.concerns(since, until):
         changed = np.zeros(part.every, bool)
-        changed[rows] = True
+        changed[rows_in(part.store, KeyBatch(others), until)] = True
+    if changed is not None and part.concerns(since, until):
+        changed[part.history(schema, since, until).events().rows] = True
     most = most_images([(part.store, _ROWS)], schema.columns, budget, _ROWS)
-    yield from state_rows(part, since, since, EVENT_INSERTED, schema.columns, most, changed)
+    at = part.within(since, until)[0]
+    yield from state_rows(part, at, since, EVENT_INSERTED, schema.columns, most, changed)
 
 
 # ---- ranges of keys ----
@@ -110,6 +116,7 @@ def _weight(part: WindowStore, since: int, until: int) -> int:
     store = part.store
     if part.dropped_ts is not None or part.rows is not None:
         return part.length
+    since, until = part.within(since, until)
     if isinstance(store, MemRowSet):
         events = store.rows_at(until) - store.rows_at(since)
         return events + store.count_changes(since, until)
@@ -159,13 +166,19 @@ def _cuts(parts: Sequence[WindowStore], weights: Sequence[int], until: int) -> l
 
 def _changed_keys(told: _Told, bounds: Bounds) -> EncodedKeys:
     """The keys in a range of which something is told, but for the least: each begins a part of the range."""
+    keys = _keys_of(told, bounds)
+    return keys.take(np.arange(1, len(keys))) if len(keys) else keys
+
+
+def _keys_of(told: _Told, bounds: Bounds) -> EncodedKeys:
+    """The keys in a range of which something is told, ascending."""
     found = _rows_of_range(told, bounds, (), every=True)
     if not found:
         return EncodedKeys.from_list([])
     keys = EncodedKeys.concat([rows.keys for rows in found])
     ordered = keys.take(keys.sort())
     _, first = keys_kernel.group(ordered.data, ordered.offsets, ordered.hashes())
-    return ordered.take(first[1:])
+    return ordered.take(first)
 
 
 def _within(history: RowSetHistory, store: Store, rows: np.ndarray, bounds: Bounds) -> np.ndarray:
@@ -222,6 +235,8 @@ class _WindowRows:
     old: dict[int, ColumnBuffers]
     new: dict[int, ColumnBuffers]
     """Values of those that are."""
+    era: int = 0
+    """That of the store."""
 
 
 def _rows_of_range(
@@ -241,6 +256,7 @@ def _rows_of_range(
         else:
             rows = _gone(told, part, bounds, columns)
         if rows is not None:
+            rows.era = part.era
             found.append(rows)
     return found
 
@@ -264,7 +280,7 @@ def _changed(
     if not every:
         differs = np.zeros(len(rows), bool)
         for column in touched:
-            differs |= ~_same(old[column.id], new[column.id], column)
+            differs |= ~same_cells(old[column.id], new[column.id], column)
         if not differs.all():
             at = np.flatnonzero(differs)
             rows, ends, was, is_ = rows[at], ends[at], was[at], is_[at]
@@ -279,7 +295,7 @@ def _gone(
     told: _Told, part: WindowStore, bounds: Bounds, columns: Sequence[StoredColumn]
 ) -> _WindowRows | None:
     """All rows that a store of a dropped range had at ``since``."""
-    since = told.since
+    since = part.within(told.since, told.until)[0]
     source = part.store.at(since)
     if source is None or not source.rows:
         return None
@@ -310,7 +326,11 @@ def _last_of_rows(events: Events) -> np.ndarray:
 
 
 def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchanged: bool) -> ChangeBlock:
-    """Rows of several stores by key: at each end of the window at most one of them is present."""
+    """Rows of several stores by key: at each end of the window at most one of them is present.
+
+    Where the table got other partitions, each end of the window is told by the stores of one time: those
+    before by the first that tell of a key, those after by the last.
+    """
     columns = schema.columns
     keys = EncodedKeys.concat([part.keys for part in parts])
     times = np.concatenate([part.last for part in parts])
@@ -325,19 +345,27 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
         ordered = keys.take(order)
         gid, first = keys_kernel.group(ordered.data, ordered.offsets, ordered.hashes())
         times = np.maximum.reduceat(times[order], first)
-        old_row, new_row = (_row_of(gid, order, here, len(first)) for here in (was, is_))
+        at_start = at_end = order
+        eras = np.repeat([part.era for part in parts], [len(part.last) for part in parts])[order]
+        if eras.min() < eras.max():
+            at_start = order[eras == np.minimum.reduceat(eras, first)[gid]]
+            at_end = order[eras == np.maximum.reduceat(eras, first)[gid]]
+        group = np.empty(len(order), np.int64)
+        group[order] = gid
+        old_row = _row_of(group, at_start, was, len(first))
+        new_row = _row_of(group, at_end, is_, len(first))
     changed = new_row >= 0 if present else (old_row >= 0) != (new_row >= 0)
     both = np.flatnonzero((old_row >= 0) & (new_row >= 0))
     old = {c.id: ColumnBuffers.concat([part.old[c.id] for part in parts]) for c in columns}
     new = {c.id: ColumnBuffers.concat([part.new[c.id] for part in parts]) for c in columns}
     differs = np.full(len(both), unchanged)
     if not present:
-        old_both, new_both = _TakenRows(old_row[both]), _TakenRows(new_row[both])
+        old_both, new_both = TakenRows(old_row[both]), TakenRows(new_row[both])
         for column in columns:
             left, right = old[column.id], new[column.id]
             if left is right or column.id in schema.key_ids or differs.all():
                 continue
-            differs |= ~_same(old_both.of(left), new_both.of(right), column)
+            differs |= ~same_cells(old_both.of(left), new_both.of(right), column)
     changed[both] |= differs
     kept = np.flatnonzero(changed)
     was_there, is_there = old_row[kept] >= 0, new_row[kept] >= 0
@@ -347,7 +375,7 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     # Of a deletion the image after has the key, and of an insert the image before means nothing.
     after, before = {}, {}
     if was_there.all() and is_there.all():
-        old_kept, new_kept = _TakenRows(old_row[kept]), _TakenRows(new_row[kept])
+        old_kept, new_kept = TakenRows(old_row[kept]), TakenRows(new_row[kept])
         for column_id, values in old.items():
             after[column_id] = new_kept.of(new[column_id])
             before[column_id] = after[column_id] if values is new[column_id] else old_kept.of(values)
@@ -360,40 +388,13 @@ def _joined(schema: Schema, parts: list[_WindowRows], *, present: bool, unchange
     return ChangeBlock(times[kept], ops, after, before)
 
 
-class _TakenRows:
-    """Which rows are taken of each of some columns."""
-
-    def __init__(self, rows: np.ndarray) -> None:
-        self._rows = rows
-        self._in_order = bool((rows == np.arange(len(rows))).all())
-
-    def of(self, column: ColumnBuffers) -> ColumnBuffers:
-        return column if self._in_order and column.length == len(self._rows) else column.take(self._rows)
-
-
-def _row_of(gid: np.ndarray, order: np.ndarray, present: np.ndarray, groups: int) -> np.ndarray:
-    """By group: the position among the present rows of the one that is present, -1 where none is."""
+def _row_of(group: np.ndarray, asked: np.ndarray, present: np.ndarray, groups: int) -> np.ndarray:
+    """By group: which of the present rows is, of those asked, the one that is present; -1: none."""
     position = np.cumsum(present) - 1
     out = np.full(groups, -1, np.int64)
-    mine = present[order]
-    out[gid[mine]] = position[order[mine]]
+    mine = asked[present[asked]]
+    out[group[mine]] = position[mine]
     return out
-
-
-def _same(old: ColumnBuffers, new: ColumnBuffers, column: StoredColumn) -> np.ndarray:
-    """Whether cells are equal, NULL to NULL and bit by bit, (n,) bool."""
-    left, right = old.valid_mask(), new.valid_mask()
-    if old.width in (1, 2, 4, 8):
-        a, b = (c.values[: c.length * c.width].view(f"<u{c.width}") for c in (old, new))
-        equal = a == b
-    elif old.width:
-        a, b = (c.values[: c.length * c.width].reshape(c.length, c.width) for c in (old, new))
-        equal = (a == b).all(axis=1)
-    else:
-        filled = pc.equal(old.to_arrow(column.type), new.to_arrow(column.type)).fill_null(False)
-        equal = filled.to_numpy(zero_copy_only=False)
-    same: np.ndarray = (left == right) & (equal | ~left)
-    return same
 
 
 __all__ = ["from_nothing", "net_changes"]

@@ -92,8 +92,8 @@ def ingest_record(
     job: str | None,
     alteration: Alteration | None = None,
 ) -> list[Buffer]:
-    """The record that names the files of the parts.  ``alteration``: of an overwrite, what it does to the
-    table."""
+    """The record that names the files of the parts.  ``alteration``: of an overwrite, or of other partitions,
+    what it does to the table."""
     payload = records.Payload(
         tuple(p.tablet.id for p in parts),
         [
@@ -111,7 +111,7 @@ def ingest_record(
     if job is not None:
         payload.extra["job"] = job
     if alteration is not None:
-        payload.extra |= alteration.tablets
+        payload.extra |= alteration.in_ingest
     return records.encode(payload)
 
 

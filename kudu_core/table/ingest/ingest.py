@@ -45,6 +45,7 @@ from kudu_core.tablet.ingest.recheck import conflicts
 from kudu_core.tablet.store.tablet import Tablet, newest_of
 
 if TYPE_CHECKING:
+    from kudu_core.common.partition.partitions import PartitionSchema
     from kudu_core.table.opened.engine import Engine
 
 OPTIMISTIC_TRIES = 2
@@ -65,9 +66,11 @@ class _Built:
     committed: bool = False
 
 
-def sort_calls(engine: Engine, calls: Sequence[Call]) -> SortedRows:
-    """Sort calls that memory holds, on all cores."""
-    schema, partitions = engine.schema, engine.partitions
+def sort_calls(
+    engine: Engine, calls: Sequence[Call], partitions: PartitionSchema | None = None
+) -> SortedRows:
+    """Sort calls that memory holds, on all cores; by the partitions of today, or by others."""
+    schema, partitions = engine.schema, partitions or engine.partitions
     calls = fitted(schema, calls)
 
     def sort(piece: RunPiece) -> Run:

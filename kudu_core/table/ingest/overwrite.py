@@ -100,7 +100,7 @@ def overwrite_sorted(
                     adopt(engine, alteration, new, ts, engine.schema, copy.copy(engine.partitions))
                 sync_manifests(engine, filled)
         except BaseException:
-            _remove(engine, new)
+            remove_unborn(engine, new)
             raise
     engine.wait_visible(ts)
     engine.tell(
@@ -133,8 +133,9 @@ def _built(
     return [*found.values(), *missing]
 
 
-def _remove(engine: Engine, new: Sequence[Tablet]) -> None:
-    """The directories of an overwrite that failed.  Not those that its record, if it has one, names."""
+def remove_unborn(engine: Engine, new: Sequence[Tablet]) -> None:
+    """The directories of new tablets whose record did not come.  Not those that a record, if there is one,
+    names."""
     if new[0] in engine.tablets:
         return
     for tablet in new:
@@ -144,4 +145,4 @@ def _remove(engine: Engine, new: Sequence[Tablet]) -> None:
         engine.home.remove_tablets(new)
 
 
-__all__ = ["overwrite_sorted"]
+__all__ = ["overwrite_sorted", "remove_unborn"]

@@ -68,10 +68,18 @@ def ingest_spilled(
 
 
 def sorted_or_spilled(
-    engine: Engine, parts: Iterator[Call], staging: str, files: OpenRuns, most_bytes: int
+    engine: Engine,
+    parts: Iterator[Call],
+    staging: str,
+    files: OpenRuns,
+    most_bytes: int,
+    partitions: PartitionSchema | None = None,
 ) -> SortedRows:
-    """The rows of calls in order: in memory, or where they take more than ``most_bytes``, in ``staging``."""
-    schema, partitions = engine.schema, engine.partitions
+    """The rows of calls in order: in memory, or where they take more than ``most_bytes``, in ``staging``.
+
+    ``partitions``: others than those of today.
+    """
+    schema, partitions = engine.schema, partitions or engine.partitions
     kept: list[Call] = []
     nbytes = 0
     for part in parts:
@@ -81,7 +89,7 @@ def sorted_or_spilled(
             whole = chain(kept, parts)
             runs = _spilled(engine, schema, partitions, whole, staging, files, None)
             return SortedRows(schema, partitions, runs, np.zeros(1, np.int64))
-    return sort_calls(engine, kept)
+    return sort_calls(engine, kept, partitions)
 
 
 def ingest_collected_spilled(

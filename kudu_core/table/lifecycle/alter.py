@@ -100,7 +100,7 @@ def _altered(
         if _said(changed) != _said(schema):
             schema = changed
         if _is_keyed_otherwise(schema, engine.schema):
-            partitions = PartitionSchema(schema, partitions.hashes, partitions.range_ids, partitions.ranges)
+            partitions = partitions.over(schema)
         gone, new = _ranges("drop_range", drop_range), _ranges("add_range", add_range)
         if gone or new:
             partitions = partitions.altered(schema, drop=gone, add=new)
@@ -176,7 +176,7 @@ def log_and_apply(
 def new_tablet(engine: Engine, partitions: PartitionSchema, tablet_id: int, ordinal: int) -> Tablet:
     """A tablet without rows, nor anything on disk: in memory, and nobody else's."""
     path = tablet_directory(engine.path, tablet_id)
-    partition = partitions.partitions[ordinal]
+    partition = partitions.partition_of(ordinal)
     return Tablet(engine.tablet_context, tablet_id, partition, path, TabletState(), None)
 
 
@@ -204,7 +204,7 @@ def adopt(
         tablet.created_ts = ts
     for tablet in engine.tablets:
         if tablet.id in dropped:
-            tablet.partition = partitions.partitions[tablet.partition.ordinal]
+            tablet.partition = partitions.partition_of(tablet.partition.ordinal)
             tablet.dropped_ts = ts
     if new or dropped or partitions is not engine.partitions:
         engine.replace_tablets(engine.tablets.with_new(new, partitions))

@@ -63,7 +63,10 @@ def _let_go(engine: Engine, waiting: Sequence[Tablet], horizon: int) -> int:
     def without(state: TableState) -> TableState:
         left = tuple(entry for entry in state.tablets if entry.id not in ids)
         place = None if state.place is None else state.place.without(ids)
-        return replace(state, tablets=left, horizon=max(state.horizon, horizon), place=place)
+        partitions = state.partitions.kept_for(entry.partition for entry in left)
+        return replace(
+            state, tablets=left, partitions=partitions, horizon=max(state.horizon, horizon), place=place
+        )
 
     engine.table_file.change(without)
     engine.replace_tablets(engine.tablets.without(ids))

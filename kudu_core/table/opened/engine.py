@@ -167,7 +167,7 @@ class Engine:
         return Tablet(
             self.tablet_context,
             entry.id,
-            partitions.partitions[entry.partition],
+            partitions.partition_of(entry.partition),
             tablet_directory(self.path, entry.id),
             content if manifest is None else manifest.state,
             manifest,

@@ -34,6 +34,9 @@ class Tablets(tuple["Tablet", ...]):
     """Timestamp of the last change of the ranges that snapshots may look behind."""
     _there: tuple[Tablet, ...]
     """Those that snapshots since then see."""
+    switches: frozenset[int]
+    """When the table got other partitions: the tablets that ended then, and those that began, have the same
+    rows, and of what files of the latter say of times before nobody is told."""
     _partitions_at: dict[int, PartitionSchema]
     """By the time of a change: the partitions from then on, of the times that were asked for."""
 
@@ -44,6 +47,7 @@ class Tablets(tuple["Tablet", ...]):
         made._by_ordinal = {tablet.partition.ordinal: tablet for tablet in made}
         made._since = max((t.dropped_ts or t.created_ts for t in made), default=0)
         made._partitions_at = {}
+        made.switches = _switches(made) if partitions.former else frozenset()
         made._there = tuple(tablet for tablet in made if tablet.dropped_ts is None)
         return made
 
@@ -53,7 +57,8 @@ class Tablets(tuple["Tablet", ...]):
 
     def without(self, ids: Collection[int]) -> Tablets:
         """Those that are left of them."""
-        return Tablets((tablet for tablet in self if tablet.id not in ids), self.partitions)
+        left = [tablet for tablet in self if tablet.id not in ids]
+        return Tablets(left, self.partitions.kept_for(tablet.partition.ordinal for tablet in left))
 
     def of_ordinal(self, ordinal: int, snapshot: int = NEWEST) -> Tablet:
         """The tablet of a partition that was one of the table's at that time.
@@ -83,13 +88,26 @@ class Tablets(tuple["Tablet", ...]):
         known = self._partitions_at.get(since)
         if known is None:
             ordinals = {t.partition.ordinal for t in self if t.is_there(since)}
-            known = self.partitions.with_live([first in ordinals for first in self.partitions.first_ordinals])
+            scheme = self.partitions.scheme_of(min(ordinals)) if ordinals else self.partitions
+            known = scheme.with_live([first in ordinals for first in scheme.first_ordinals])
             self._partitions_at[since] = known
         return known
 
     def proven_edits(self) -> dict[int, int]:
         """By tablet: an edit of its manifest that is known to be on disk."""
         return {t.id: t.manifest.proven_number for t in self if t.manifest is not None}
+
+
+def _switches(tablets: Tablets) -> frozenset[int]:
+    """Times at which tablets ended and others began that are of other partitions."""
+    first_of = tablets.partitions.scheme_of
+    ended = {
+        (tablet.dropped_ts, first_of(tablet.partition.ordinal).first)
+        for tablet in tablets
+        if tablet.dropped_ts is not None
+    }
+    began = {(tablet.created_ts, first_of(tablet.partition.ordinal).first) for tablet in tablets}
+    return frozenset(ts for ts, one in ended for at, other in began if ts == at and one != other)
 
 
 __all__ = ["NEWEST", "Tablets"]

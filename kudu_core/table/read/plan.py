@@ -276,7 +276,7 @@ def prune_tablets(
     if not (terms or tablets.partitions.range_ids or (lower is not None and upper is not None)):
         return tablets.there(snapshot)  # hashes say nothing of keys that are not given
     ordinals = set(tablets.partitions.prune(terms, lower, upper, dropped=True))
-    if len(ordinals) == len(tablets.partitions.partitions):
+    if len(ordinals) == tablets.partitions.every_count:
         return tablets.there(snapshot)
     return [t for t in tablets.there(snapshot) if t.partition.ordinal in ordinals]
 

@@ -155,7 +155,8 @@ def layout(engine: Engine) -> str:
     lines = []
     for tablet in engine.tablets:
         dropped = "" if tablet.dropped_ts is None else f", dropped at {tablet.dropped_ts}"
-        lines.append(f"tablet {tablet.id}  {engine.partitions.describe(tablet.partition)}{dropped}")
+        scheme = engine.partitions.scheme_of(tablet.partition.ordinal)
+        lines.append(f"tablet {tablet.id}  {scheme.describe(tablet.partition)}{dropped}")
         for store in tablet.view.stores:
             if isinstance(store, DiskRowSet):
                 lines.append(

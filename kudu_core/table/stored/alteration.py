@@ -1,8 +1,8 @@
 """What a record says of the table as a whole, and what the table is after it (protocol A1, G7).
 
-That is an ALTER, or an INGEST that overwrites the table.  Pure functions on ``TableState``: the walks that
-append them, replay and readers of the log all follow the same ones.  docs/format-log.md, "Record payloads"
-and "ALTER payload", has the members.
+That is an ALTER, or an INGEST that overwrites the table or gives it other partitions.  Pure functions on
+``TableState``: the walks that append them, replay and readers of the log all follow the same ones.
+docs/format-log.md, "Record payloads" and "ALTER payload", has the members.
 """
 
 from __future__ import annotations
@@ -83,10 +83,25 @@ class Alteration:
             tuple(tablet.id for tablet in old),
         )
 
+    @staticmethod
+    def repartitioning(state: TableState, partitions: PartitionSchema) -> Alteration:
+        """Tablets of other partitions, which follow those of the state, in the place of all tablets."""
+        old = tuple(tablet.id for tablet in state.tablets if tablet.dropped_ts is None)
+        check_new_tablets(state, len(partitions.partitions))
+        created = tuple((state.next_tablet + i, p.ordinal) for i, p in enumerate(partitions.partitions))
+        return Alteration(None, partitions, created, old)
+
     @property
     def tablets(self) -> dict[str, Any]:
         """The members of its record that say which tablets come and go."""
         return {"created": [list(entry) for entry in self.created], "dropped": list(self.dropped)}
+
+    @property
+    def in_ingest(self) -> dict[str, Any]:
+        """The members of an INGEST that overwrites the table, or gives it other partitions."""
+        if self.partitions is None:
+            return self.tablets
+        return {**self.tablets, "partitions": self.partitions.to_json()}
 
     def to_bytes(self) -> bytes:
         value = {
@@ -114,10 +129,13 @@ class Alteration:
 
     @staticmethod
     def of_record(record: Record, before: Schema) -> Alteration:
-        """What an ALTER, or an INGEST that overwrites, says.  Raises as ``parse``."""
+        """What an ALTER, or an INGEST that overwrites or partitions anew, says.  Raises as ``parse``."""
         if record.kind == RECORD_KIND_ALTER:
             return Alteration.parse(record.payload, before)
-        return Alteration(None, None, *_tablets(_extra(record)))
+        value = _extra(record)
+        stored = value.get("partitions")
+        partitions = None if stored is None else PartitionSchema.from_json(stored, before)
+        return Alteration(None, partitions, *_tablets(value))
 
     def after(self, state: TableState, ts: int) -> TableState:
         """The table once the record of ``ts`` is applied; ``ValueError``: it ends what is not there."""

@@ -33,7 +33,9 @@ CELLS_FLAG = 2
 TTL_FLAG = 4
 """In the header of a TABLE with a schema that has ``ttl``: a library that knows none would show what has
 expired, and forget it."""
-FLAGS = TAGS_FLAG | CELLS_FLAG | TTL_FLAG
+ANEW_FLAG = 8
+"""In the header of a TABLE that got other partitions: who knows of none would not find its rows."""
+FLAGS = TAGS_FLAG | CELLS_FLAG | TTL_FLAG | ANEW_FLAG
 ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file", flags=FLAGS)
 IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object", flags=ENVELOPE.flags)
 """Of a table in an object store."""
@@ -132,6 +134,8 @@ class TableState:
         flags = (TAGS_FLAG if self.tags else 0) | (CELLS_FLAG if self.schema.cells else 0)
         if any(schema.ttl is not None for schema in self.schemas):
             flags |= TTL_FLAG
+        if self.partitions.first:
+            flags |= ANEW_FLAG
         return envelope.around(body, flags)
 
 
@@ -223,11 +227,13 @@ def _uuid(value: Any) -> bytes:
 
 def check_tablets(state: TableState) -> None:
     """Every live partition has one live tablet.  Beside it there may be those that have ended, by an
-    overwrite or the drop of their range, and are not purged yet: of one partition, one after the other."""
+    overwrite, the drop of their range or other partitions, and are not purged yet: of one partition, one
+    after the other."""
     if len(state.tablets) > MAX_TABLETS:
         raise ValueError(f"{len(state.tablets)} tablets; at most {MAX_TABLETS} are listed")
     ids = {tablet.id for tablet in state.tablets}
-    known = {p.ordinal for p in state.partitions.partitions}
+    schemes = (state.partitions, *state.partitions.former)
+    known = {p.ordinal for some in schemes for p in some.partitions}
     live = {p.ordinal for p in state.partitions.partitions if not p.dropped}
     lives: dict[int, list[TabletEntry]] = {}
     for tablet in sorted(state.tablets, key=lambda t: t.id):

@@ -267,12 +267,13 @@ def _of_tablet(groups: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.nd
 def _payload(prepared: Prepared, located: Sequence[TabletKeys], net: Net) -> records.Payload:
     """The record: which tablets, and the net changes with their rows' tablets."""
     touched = [keys.tablet for keys in located]
-    position = np.full(max((t.partition.ordinal for t in touched), default=0) + 1, -1, np.int32)
+    first = prepared.partitions.first
+    position = np.full(max((t.partition.ordinal - first for t in touched), default=0) + 1, -1, np.int32)
     for i, tablet in enumerate(touched):
-        position[tablet.partition.ordinal] = i
+        position[tablet.partition.ordinal - first] = i
 
     def section(op: int, block: RowBlock, groups: np.ndarray) -> records.Section:
-        return records.Section(op, block, position[prepared.route[groups]])
+        return records.Section(op, block, position[prepared.route[groups] - first])
 
     sections = [section(records.RECORD_UPDATE, block, groups) for block, groups in net.updates]
     if net.inserts.rows:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kudu_core.cfile.pages.page_cache import PageCache
 from kudu_core.common.format.names import root_of
-from kudu_core.common.partition.partitions import Partition
+from kudu_core.common.partition.told_partitions import Partition
 from kudu_core.common.run.clock import Clock
 from kudu_core.common.run.gates import Slots
 from kudu_core.common.run.held_memory import WorkingMemory
