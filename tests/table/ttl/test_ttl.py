@@ -105,10 +105,10 @@ def test_it_is_stored_and_only_where_there_is_one(twins: Twins) -> None:
         said = json.loads(data[24:])["schemas"][-1]
         return int.from_bytes(data[10:12], "little"), [said.get("ttl"), state.schema.ttl is None, len(said)]
 
-    assert stored(twins.ttl) == (2, [[2, LIFETIME // dt.timedelta(microseconds=1)], False, 5])
+    assert stored(twins.ttl) == (4, [[2, LIFETIME // dt.timedelta(microseconds=1)], False, 5])
     assert stored(twins.plain) == (0, [None, True, 4])
     twins.ttl.tag("now")
-    assert stored(twins.ttl)[0] == 3
+    assert stored(twins.ttl)[0] == 5
     twins.reopen()
     assert twins.ttl.ttl == ("at", LIFETIME) and twins.plain.ttl is None
 
