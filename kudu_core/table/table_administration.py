@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.objects.urls import is_url
@@ -12,6 +12,7 @@ from kudu_core.table.backup.clone_rows import clone_rows
 from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.lifecycle.manage.truncate import truncate
 from kudu_core.table.opened.handle import HandleOwner
+from kudu_core.table.write.indexing import Index, create_index, drop_index, indexes
 from kudu_core.table.write.repartition import repartition
 from kudu_core.table.write.restore_to import restore_to
 from kudu_core.table.write.tagging import tag, untag
@@ -215,6 +216,52 @@ class TableAdministration(HandleOwner):
         """
         known = self._handle.current().opened().table_file.state.tags
         return dict(sorted(known.items(), key=lambda item: item[1]))
+
+    def create_index(self, name: str, columns: str | Sequence[str]) -> None:
+        """Let scans find rows by the values of other columns than the key's: docs/indexes.md.
+
+        Every scan whose predicate compares the first of the columns with constants (``==``, ``<``, ``isin``,
+        ``LIKE 'a%'``) may use it from then on, at any snapshot, and ``explain()`` says where it does.  No
+        write becomes slower: the order of a rowset's rows is made when a scan first asks for it, and kept in
+        the page cache.  It excludes nothing: several rows may have the same values.
+
+        >>> stock.create_index("by_price", "price")
+        >>> stock.indexes["by_price"].columns
+        ('price',)
+
+        Parameters
+        ----------
+        name
+            An index of this name and these columns may be there already.
+        columns
+            A name, or up to 8 of them; a column counts where those before it are fixed to one value.  They
+            may be renamed, but not dropped, while the index is there.
+
+        Raises
+        ------
+        InvalidArgument
+            The name is another index's, or is none; a column is unknown, twice there, or nested.
+        """
+        create_index(self._handle.for_writing(), name, columns)
+
+    def drop_index(self, name: str) -> None:
+        """Take an index away.
+
+        >>> stock.create_index("by_price", ["price"])
+        >>> stock.drop_index("by_price")
+        >>> stock.indexes
+        {}
+        """
+        drop_index(self._handle.for_writing(), name)
+
+    @property
+    def indexes(self) -> dict[str, Index]:
+        """The indexes by name.  Of a reader, those that it has seen.
+
+        >>> len(stock.indexes)
+        0
+        """
+        return indexes(self._handle.current().opened())
 
 
 __all__ = ["TableAdministration"]

@@ -15,7 +15,7 @@ import pytest
 import kudu_core as kc
 from kudu_core.rowset.scan import first_rows, ordered
 from kudu_core.rowset.scan.first_rows import ROWS_ONE_BY_ONE, ROWS_TESTED
-from kudu_core.rowset.scan.scan import ScanCounts
+from kudu_core.rowset.scan.scan_counts import ScanCounts
 from kudu_core.table.read import scan
 from tests.support.inside import page_cache_of, rowsets_of
 from tests.support.tables import Make

@@ -100,6 +100,11 @@ class Base(LazyFile[RowsFile]):
             raise Corruption(path, 0, f"{file.rows} rows, its manifest says {self._rows}")
         return file
 
+    def name_of(self, column_id: int) -> str:
+        """The name of the file that has the cells of a column."""
+        replaced = [columns.file.name for columns in self._replaced if column_id in columns.column_ids]
+        return str(replaced[-1] if replaced else self._ref.name)
+
     # ---- statistics ----
 
     def bounds(self, column_id: int, type_: ColumnType) -> ColumnBounds | None:

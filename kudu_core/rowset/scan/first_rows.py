@@ -25,7 +25,8 @@ from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.memory.memrowset import MemRowsAt, MemRowSet
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.filescan import MOST_BYTES
-from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanCounts, ScanSpec, Selected, evaluate
+from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanSpec, Selected, evaluate
+from kudu_core.rowset.scan.scan_counts import ScanCounts
 
 if TYPE_CHECKING:
     from kudu_core._ext.row.file import PointFile

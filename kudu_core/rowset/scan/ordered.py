@@ -13,7 +13,8 @@ from kudu_core.common.rows.rowblock import ColumnBuffers, in_pieces
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.first_rows import FirstRows
-from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanCounts, ScanSpec, Selected, scan_rowset
+from kudu_core.rowset.scan.scan import FIRST_ROWS, ScanSpec, Selected, scan_rowset
+from kudu_core.rowset.scan.scan_counts import ScanCounts
 
 _BLOCK_ROWS = 1 << 14
 """Rows that are decoded at first, of all rowsets together, behind those that were looked for one by one: who

@@ -8,6 +8,7 @@ holds only where no visible change touches it (protocol N15).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from kudu_core.common.where.analysis import Term, passing_all
 from kudu_core.common.where.predicates import Filter
 from kudu_core.common.where.sets import ValueSet
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt, DiskRowSet
+from kudu_core.rowset.scan.by_index import ColumnsIndex, by_index
 
 LEAST_RUN = 100
 """Rows that each step of a walk must pass on average (a value takes two), or testing all rows is faster."""
@@ -96,10 +98,14 @@ class Candidates:
     """Rows that the key columns alone leave."""
     where: Filter | None
     """What is left to test on them."""
+    index: str | None = None
+    """The name of the index that found them."""
 
 
-def choose(source: DiskRowsAt, pruning: Pruning, where: Filter | None) -> Candidates:
-    """The rows of a rowset that keys and zone maps leave for a predicate."""
+def choose(
+    source: DiskRowsAt, pruning: Pruning, where: Filter | None, indexes: Sequence[ColumnsIndex] = ()
+) -> Candidates:
+    """The rows of a rowset that keys, zone maps and indexes leave for a predicate."""
     found = None
     if any(one is not None for one in pruning.keys):
         found = _search(source, pruning)
@@ -108,7 +114,12 @@ def choose(source: DiskRowsAt, pruning: Pruning, where: Filter | None) -> Candid
     if len(ranges):
         wanted = rows_wanted(source, pruning, searched=complete)
         ranges = ranges if wanted is None else intersection(ranges, wanted)
-    return Candidates(ranges, by_keys, pruning.rest if complete else where)
+    left = pruning.rest if complete else where
+    if indexes and len(ranges):
+        chosen = by_index(source, pruning.columns, indexes, int((ranges[:, 1] - ranges[:, 0]).sum()))
+        if chosen is not None:
+            return Candidates(intersection(ranges, chosen[1]), by_keys, left, chosen[0])
+    return Candidates(ranges, by_keys, left)
 
 
 def _between(source: DiskRowsAt, pruning: Pruning, implied: tuple[bool, bool]) -> np.ndarray:

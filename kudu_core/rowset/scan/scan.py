@@ -24,8 +24,10 @@ from kudu_core.errors import ColumnTooLarge
 from kudu_core.rowset.disk.diskrowset import DiskRowsAt
 from kudu_core.rowset.memory.memrowset import MemRowsAt
 from kudu_core.rowset.rows.rows_at import RowsAt, encoded_keys_of
+from kudu_core.rowset.scan.by_index import ColumnsIndex
 from kudu_core.rowset.scan.filescan import CELLS_FACTOR, MOST_BYTES, Chosen, FileScan, halves
 from kudu_core.rowset.scan.row_ranges import Candidates, Pruning, choose, pages_of
+from kudu_core.rowset.scan.scan_counts import ScanCounts
 
 FIRST_ROWS = 16
 """Of the first block, where nobody knows how many are wanted; each one after it has twice as many."""
@@ -60,30 +62,13 @@ class ScanSpec:
     """Which of the bounds say no more than the predicate."""
     rowids: bool = False
     """Whether it is to be told where the rows lie.  Of columns as buffers, in no order."""
+    indexes: tuple[ColumnsIndex, ...] = ()
+    """Those of the table, by which rows may be found."""
     pruning: Pruning = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         pruning = Pruning.of(self.schema, self.filter, self.lower, self.upper, self.implied)
         object.__setattr__(self, "pruning", pruning)
-
-
-@dataclass(slots=True)
-class ScanCounts:
-    """What a scan looked at and what it could skip; ``explain`` tells them."""
-
-    rowsets: int = 0
-    rowsets_pruned: int = 0
-    pages: int = 0
-    pages_pruned: int = 0
-    rows: int = 0
-    rows_by_keys: int = 0
-    """What bounds and key columns alone leave of ``rows``."""
-    rows_wanted: int = 0
-    """What zone maps leave of these."""
-    rows_read: int = 0
-    rows_selected: int = 0
-    rowsets_begun: int = 0
-    """Rowsets of which an ordered scan has read anything."""
 
 
 @dataclass(slots=True)
@@ -297,7 +282,9 @@ def to_batch(
 def row_ranges(source: RowsAt, spec: ScanSpec, counts: ScanCounts) -> Candidates:
     """The rows that may hold an answer, and what is left to test on them."""
     if isinstance(source, DiskRowsAt):
-        found = choose(source, spec.pruning, spec.filter)
+        found = choose(source, spec.pruning, spec.filter, spec.indexes)
+        if found.index is not None:
+            counts.indexes[found.index] = counts.indexes.get(found.index, 0) + 1
         pages = -(-source.rows // PAGE_ROWS)
         counts.pages += pages
         counts.pages_pruned += pages - pages_of(found.ranges)

@@ -35,6 +35,7 @@ from kudu_core.table.lifecycle.altering.changed_cells import changes_cells, flus
 from kudu_core.table.lifecycle.altering.demands import Fitted, StatesFit, demands_of, refuse_demands
 from kudu_core.table.opened.record import recorded
 from kudu_core.table.stored.alteration import Alteration
+from kudu_core.table.stored.indexes import check_indexed
 from kudu_core.table.stored.table_state import TableState, tablet_directory
 from kudu_core.tablet.store.edits import TabletState
 from kudu_core.tablet.store.manifest import Manifest
@@ -97,6 +98,7 @@ def _altered(
         engine.check_writable()
         schema, partitions = engine.schema, engine.partitions
         changed = altered(schema, drop=drop, rename=rename, add=add, change=change, order=order, ttl=ttl)
+        check_indexed(engine.table_file.state.indexes, schema, changed)
         if _said(changed) != _said(schema):
             schema = changed
         if _is_keyed_otherwise(schema, engine.schema):

@@ -10,7 +10,7 @@ from kudu_core.common.run.clock import time_of
 from kudu_core.table.read.plan import ScanPlan, planned_tablets
 
 if TYPE_CHECKING:
-    from kudu_core.rowset.scan.scan import ScanCounts
+    from kudu_core.rowset.scan.scan_counts import ScanCounts
     from kudu_core.table.opened.engine import Engine
 
 
@@ -38,6 +38,8 @@ class Explained:
     columns: list[str]
     predicate: str
     pruning_terms: list[str] = field(default_factory=list)
+    indexes: dict[str, int] = field(default_factory=dict)
+    """By name: in how many rowsets an index finds the rows."""
 
     def __str__(self) -> str:
         lines = [f"  {what:9} {told}" for what, told in self._lines()]
@@ -51,6 +53,7 @@ class Explained:
             ("columns", ", ".join(self.columns) or "(none)"),
             ("predicate", self.predicate),
             ("pruned by", "; ".join(self.pruning_terms) or "(nothing)"),
+            ("by index", ", ".join(f"{n} ({f} rowsets)" for n, f in self.indexes.items()) or "(none)"),
             ("tablets", f"{self.tablets - self.tablets_pruned} of {self.tablets} read"),
             ("rowsets", f"{self.rowsets - self.rowsets_pruned} of {self.rowsets} read"),
             ("pages", f"{self.pages - self.pages_pruned} of {self.pages} read (per column)"),
@@ -77,6 +80,7 @@ def explained(engine: Engine, plan: ScanPlan, snapshot: int, counts: ScanCounts)
         columns=[column.name for column in plan.columns],
         predicate="(none)" if where is None else str(where.expression),
         pruning_terms=[] if where is None else [str(term) for term in where.terms],
+        indexes=dict(sorted(counts.indexes.items())),
     )
 
 

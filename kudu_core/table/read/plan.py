@@ -25,6 +25,7 @@ from kudu_core.table.read.expiry.expired import without_expired
 from kudu_core.table.read.scan_columns import ScanColumns
 
 if TYPE_CHECKING:
+    from kudu_core.rowset.scan.by_index import ColumnsIndex
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.kept_plans import KeptPlans
     from kudu_core.tablet.store.tablet import Tablet
@@ -225,8 +226,8 @@ class ScanPlan:
         tested = () if self.filter is None else self.filter.columns
         return [*self.columns, *(self.schema.by_name[name] for name in tested)]
 
-    def spec(self) -> ScanSpec:
-        """What each rowset is asked for."""
+    def spec(self, indexes: tuple[ColumnsIndex, ...] = ()) -> ScanSpec:
+        """What each rowset is asked for.  ``indexes``: the table's."""
         return ScanSpec(
             self.schema,
             self.columns,
@@ -239,13 +240,16 @@ class ScanPlan:
             None if self.ordered else self.arrow_schema(),
             self.dictionary,
             self.implied,
+            indexes=indexes,
         )
 
-    def spec_of(self, columns: tuple[StoredColumn, ...]) -> ScanSpec:
+    def spec_of(
+        self, columns: tuple[StoredColumn, ...], indexes: tuple[ColumnsIndex, ...] = ()
+    ) -> ScanSpec:
         """For an answer without rows: what is asked of these columns, in no order, as buffers."""
         return ScanSpec(
             self.schema, columns, self.filter, self.lower, self.upper, False, UNIT_ROWS,
-            implied=self.implied,
+            implied=self.implied, indexes=indexes,
         )  # fmt: skip
 
     def _unit_rows(self) -> int:

@@ -25,7 +25,6 @@ from kudu_core.rowset.rows.rows_at import RowsAt
 from kudu_core.rowset.scan.ordered import scan_in_order
 from kudu_core.rowset.scan.row_ranges import Candidates
 from kudu_core.rowset.scan.scan import (
-    ScanCounts,
     ScanSpec,
     Selected,
     by_ordinal,
@@ -37,6 +36,8 @@ from kudu_core.rowset.scan.scan import (
     to_batch,
     units,
 )
+from kudu_core.rowset.scan.scan_counts import ScanCounts
+from kudu_core.table.opened.known_indexes import indexes_for_scans
 from kudu_core.table.read.arrow_out import ArrowResult, first_of
 from kudu_core.table.read.column_bounds import ends_of, known_bounds
 from kudu_core.table.read.expiry.expired import expiry_clock
@@ -47,6 +48,7 @@ from kudu_core.table.read.sent.sent_scan import SentScan
 from kudu_core.table.read.short_scan import few_rows, wants_few
 
 if TYPE_CHECKING:
+    from kudu_core.rowset.scan.by_index import ColumnsIndex
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.opened.handle import Handle
 
@@ -117,8 +119,11 @@ class Scan(ArrowResult):
     def _spec(self) -> ScanSpec:
         """What each rowset is asked for."""
         if self._made_spec is None:
-            self._made_spec = self._plan.spec()
+            self._made_spec = self._plan.spec(self._indexes())
         return self._made_spec
+
+    def _indexes(self) -> tuple[ColumnsIndex, ...]:
+        return () if self._plan.filter is None else indexes_for_scans(self._handle.engine)
 
     @property
     def timestamp(self) -> int:
@@ -195,7 +200,7 @@ class Scan(ArrowResult):
         return total
 
     def _count(self) -> int:
-        counts, bare, total = ScanCounts(), self._plan.spec_of(()), 0
+        counts, bare, total = ScanCounts(), self._plan.spec_of((), self._indexes()), 0
         for some in self._counted(self._sources(counts), bare, counts):
             total += some
             if self._plan.limit is not None and total >= self._plan.limit:
@@ -237,7 +242,7 @@ class Scan(ArrowResult):
             elif known:
                 lows.append(known[0])
                 highs.append(known[1])
-        for selected in self._read(left, plan.spec_of((chosen,)), counts):
+        for selected in self._read(left, plan.spec_of((chosen,), self._indexes()), counts):
             ends = ends_of(selected.columns[chosen.id], chosen.type)
             if ends is not None:
                 lows.append(ends[0])

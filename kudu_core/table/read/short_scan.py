@@ -22,7 +22,7 @@ from kudu_core.table.read.plan import check_columns, planned_tablets
 
 if TYPE_CHECKING:
     from kudu_core.common.where.predicates import Filter
-    from kudu_core.rowset.scan.scan import ScanCounts
+    from kudu_core.rowset.scan.scan_counts import ScanCounts
     from kudu_core.table.opened.engine import Engine
     from kudu_core.table.read.plan import ScanPlan
     from kudu_core.tablet.view.view import View

@@ -22,6 +22,7 @@ from kudu_core.common.partition.partitions import PartitionSchema
 from kudu_core.common.schema.schema import Schema
 from kudu_core.errors import Corruption, InvalidArgument, NotSupported
 from kudu_core.options import Options
+from kudu_core.table.stored.indexes import INDEXES_FLAG, IndexEntry, indexes_from_json, indexes_to_json
 from kudu_core.table.stored.store_place import StorePlace
 from kudu_core.table.stored.tags import TAGS_FLAG, tags_from_json, tags_to_json
 
@@ -35,7 +36,7 @@ TTL_FLAG = 4
 expired, and forget it."""
 ANEW_FLAG = 8
 """In the header of a TABLE that got other partitions: who knows of none would not find its rows."""
-FLAGS = TAGS_FLAG | CELLS_FLAG | TTL_FLAG | ANEW_FLAG
+FLAGS = TAGS_FLAG | CELLS_FLAG | TTL_FLAG | ANEW_FLAG | INDEXES_FLAG
 ENVELOPE = Envelope(magic=b"KUDUTBL\x01", version=1, other="not a TABLE file", flags=FLAGS)
 IN_STORE = Envelope(magic=ENVELOPE.magic, version=2, other="not a TABLE object", flags=ENVELOPE.flags)
 """Of a table in an object store."""
@@ -90,6 +91,10 @@ class TableState:
     """Of a table in an object store, which has no ``edits``."""
     tags: Mapping[str, int] = field(default_factory=dict)
     """By name, timestamps whose history every writer keeps."""
+    indexes: Mapping[str, IndexEntry] = field(default_factory=dict)
+    """By name, columns by which rows are to be found."""
+    next_index: int = 1
+    """The id of the next index: above every id ever given."""
 
     def __post_init__(self) -> None:
         if not self.next_tablet:
@@ -124,6 +129,7 @@ class TableState:
                     else self.place.to_json()
                 ),
                 **tags_to_json(self.tags),
+                **indexes_to_json(self.indexes, self.next_index),
             },
             separators=(",", ":"),
         ).encode()
@@ -136,6 +142,8 @@ class TableState:
             flags |= TTL_FLAG
         if self.partitions.first:
             flags |= ANEW_FLAG
+        if self.indexes:
+            flags |= INDEXES_FLAG
         return envelope.around(body, flags)
 
 
@@ -186,6 +194,7 @@ def _state_of(body: bytes, in_store: bool = False) -> TableState:
     """What TABLE says; the errors of ``members.BROKEN`` and ``InvalidArgument`` for what it never does."""
     value = members.parsed(body)
     schemas = tuple(map(Schema.from_json, value["schemas"]))
+    indexes, next_index = indexes_from_json(value)
     state = TableState(
         uuid=_uuid(value["uuid"]),
         epoch=integer(value["epoch"], 1, MAX_EPOCH),
@@ -209,6 +218,8 @@ def _state_of(body: bytes, in_store: bool = False) -> TableState:
         },
         place=StorePlace.from_json(value) if in_store else None,
         tags=tags_from_json(value.get("tags", [])),
+        indexes=indexes,
+        next_index=next_index,
     )
     check_tablets(state)
     return state
@@ -248,6 +259,8 @@ def check_tablets(state: TableState) -> None:
         raise ValueError(f"{len(state.tablets)} tablets and {len(live)} partitions do not fit together")
     if any(tablet.id >= state.next_tablet for tablet in state.tablets):
         raise ValueError(f"a tablet's id is not below next_tablet, {state.next_tablet}")
+    if any(id_ not in state.schema.by_id for one in state.indexes.values() for id_ in one.column_ids):
+        raise ValueError("an index is of a column that is not there")
     versions = [schema.version for schema in state.schemas]
     if versions != sorted(set(versions)):
         raise ValueError(f"schema versions {versions}")

@@ -27,9 +27,12 @@ from kudu_core.common.where.given import AsGiven
 from kudu_core.common.where.nested.whole import Whole, evaluated, nested_of
 from kudu_core.common.where.seen import seen
 from kudu_core.errors import InvalidArgument, SchemaMismatch
-from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
+from kudu_core.rowset.scan.by_index import ColumnsIndex
+from kudu_core.rowset.scan.scan import ScanSpec, scan_rowset
+from kudu_core.rowset.scan.scan_counts import ScanCounts
 from kudu_core.sql.where_text import is_text, values_without_text
 from kudu_core.table.opened.kept_plans import KeptPredicate
+from kudu_core.table.opened.known_indexes import indexes_for_scans
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.expiry.expired import without_expired
 from kudu_core.table.read.plan import kept_filters, prune_tablets
@@ -95,7 +98,8 @@ def selected(
 ) -> Iterator[tuple[Tablet, int, npt.NDArray[np.int64], RowBlock]]:
     """Rows of the newest state that a predicate selects, under all mutexes: (tablet, place in the stores of
     its view, rowids, what is read of them)."""
-    spec = _spec_of(new_values.schema, predicate, new_values)
+    indexes = indexes_for_scans(engine, only_known=True)
+    spec = _spec_of(new_values.schema, predicate, new_values, indexes)
     for tablet in prune_tablets(engine, spec.filter, spec.lower, spec.upper, NEWEST):
         for place, source in tablet.view.places_at(NEWEST):
             for found in scan_rowset(source, spec, ScanCounts()):
@@ -103,16 +107,21 @@ def selected(
                 yield tablet, place, found.rowids, RowBlock(found.columns, found.rows)
 
 
-def _spec_of(schema: Schema, predicate: KeptPredicate[Any], new_values: NewValues) -> ScanSpec:
+def _spec_of(
+    schema: Schema,
+    predicate: KeptPredicate[Any],
+    new_values: NewValues,
+    indexes: tuple[ColumnsIndex, ...],
+) -> ScanSpec:
     """What each rowset is asked for, which is kept with the predicate."""
-    asked = "found", new_values.batch_rows, *(column.id for column in new_values.read)
+    asked = "found", new_values.batch_rows, indexes, *(column.id for column in new_values.read)
     spec = predicate.get(asked)
     if spec is None:
         where = predicate.filter
         lower, upper = keybounds.key_bounds(schema, () if where is None else where.terms)
         spec = ScanSpec(
             schema, new_values.read, where, lower, upper, False, new_values.batch_rows,
-            implied=(True, True), rowids=True,
+            implied=(True, True), rowids=True, indexes=indexes,
         )  # fmt: skip
         predicate.put(asked, spec)
     return spec

@@ -51,15 +51,9 @@ FOREIGN = {
 OWN = {
     "add_range", "at", "batch_rows", "budget_s", "by", "dictionary", "drop", "drop_range", "dst",
     "full", "function", "images", "limit", "n", "net", "on", "on_conflict", "on_duplicate", "on_error",
-<<<<<<< HEAD
-    "name", "on_missing", "on_repeat", "options", "order", "path", "progress", "rename", "self",
-    "sequence_by", "since", "storage_options", "target_rows", "token", "tries", "txn", "until", "wait",
-    "_requests",
-=======
-    "name", "on_missing", "on_repeat", "options", "order", "partition_by", "path", "progress", "rename", "self",
-    "sequence_by", "since",
-    "storage_options", "target_rows", "token", "tries", "txn", "until", "wait", "_requests",
->>>>>>> 357c20fd (tests: repartition is a public call)
+    "name", "on_missing", "on_repeat", "options", "order", "partition_by", "path", "progress", "rename",
+    "self", "sequence_by", "since", "storage_options", "target_rows", "token", "tries", "ttl", "txn",
+    "until", "wait", "_requests",
 }  # fmt: skip
 """Names of arguments that carry none: choices, numbers, times, paths, and what the table itself gave out."""
 

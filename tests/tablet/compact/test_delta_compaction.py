@@ -111,7 +111,7 @@ def test_retired_files_stay_for_a_scan_that_reads_them(tmp_path: Path) -> None:
 
 
 def _counts() -> object:
-    from kudu_core.rowset.scan.scan import ScanCounts
+    from kudu_core.rowset.scan.scan_counts import ScanCounts
 
     return ScanCounts()
 
