@@ -25,7 +25,8 @@ from kudu_core.common.run.locks import HeldLocks
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where.predicates import compile_where
 from kudu_core.errors import KuduError
-from kudu_core.rowset.scan.scan import ScanCounts, ScanSpec, scan_rowset
+from kudu_core.rowset.scan.scan import ScanSpec, scan_rowset
+from kudu_core.rowset.scan.scan_counts import ScanCounts
 from kudu_core.table.calls.call import Call
 from kudu_core.table.ingest.ingest import ingest_collected
 from kudu_core.table.opened.tablets import NEWEST
