@@ -222,8 +222,8 @@ class TableAdministration(HandleOwner):
 
         Every scan whose predicate compares the first of the columns with constants (``==``, ``<``, ``isin``,
         ``LIKE 'a%'``) may use it from then on, at any snapshot, and ``explain()`` says where it does.  No
-        write becomes slower: the order of a rowset's rows is made when a scan first asks for it, and kept in
-        the page cache.  It excludes nothing: several rows may have the same values.
+        write becomes slower: the order of a rowset's rows is made here, or for later rowsets when a scan
+        first asks for it, and kept in the page cache.  It excludes nothing: rows may have equal values.
 
         >>> stock.create_index("by_price", "price")
         >>> stock.indexes["by_price"].columns

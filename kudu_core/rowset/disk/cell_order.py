@@ -106,12 +106,19 @@ class Line:
         least = np.uint64(self.least)
         most = np.iinfo(places.dtype).max
         ends = ends[(ends[:, 1] >= least) & (ends[:, 0] <= np.uint64(min(self.least + most, _MOST_64)))]
+        if len(ends) == 1:  # as most often: in a third of the time
+            [[low, high]] = ends.tolist()
+            low, high = max(low - self.least, 0), min(high - self.least, int(most))
+            begun = int(places.searchsorted(places.dtype.type(low), "left"))
+            ended = int(places.searchsorted(places.dtype.type(high), "right"))
+            found = np.array([[first + begun, first + ended]], np.int64)[: begun < ended]
+            return found, low == high
         lows = (np.maximum(ends[:, 0], least) - least).astype(places.dtype)
         highs = np.minimum(ends[:, 1] - least, np.uint64(most)).astype(places.dtype)
         begin = np.searchsorted(places, lows, "left")
         behind = np.searchsorted(places, highs, "right")
         spans = np.stack([begin, behind], axis=1).astype(np.int64) + first
-        return spans[begin < behind], len(lows) == 1 and bool(lows[0] == highs[0])
+        return spans[begin < behind], False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

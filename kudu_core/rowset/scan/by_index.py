@@ -73,6 +73,8 @@ def by_index(
 
 def _listed(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """All numbers of some ranges."""
+    if len(first) == 1:
+        return np.arange(int(first[0]), int(first[0] + counts[0]))
     return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
 
 

@@ -1,8 +1,8 @@
 """``Table.create_index``, ``drop_index`` and ``indexes``: which columns rows are to be found by.
 
 An index is a line in TABLE.  What it says of the rows of a file is made of the file when a scan asks for it
-(``rowset/disk/cell_order.py``); so a new one is complete from the moment on that TABLE has it, whatever rows
-there are, and no write knows of it.
+(``rowset/disk/cell_order.py``), and of the files that are there before the index is; so a new one is complete
+from the moment on that TABLE has it, whatever rows there are, and no write knows of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from kudu_core.common.run.locks import HeldLocks
 from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.errors import InvalidArgument, NotSupported, shown
+from kudu_core.rowset.disk.cell_order import order_of
 from kudu_core.table.lifecycle.alter import log_and_apply
+from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.stored.alteration import Alteration
 from kudu_core.table.stored.indexes import MAX_INDEX_COLUMNS, MAX_INDEXES, IndexEntry, check_index_name
 
@@ -47,7 +49,17 @@ def create_index(engine: Engine, name: Any, columns: Any) -> None:
             raise InvalidArgument(f"there is an index {name!r}, of {has}; drop it before")
         if len(state.indexes) >= MAX_INDEXES:
             raise NotSupported(f"the table has {len(state.indexes)} indexes, as many as there may be")
+        _make_orders(engine, entry)
         _install(engine, {**state.indexes, name: entry}, entry.id + 1)
+
+
+def _make_orders(engine: Engine, entry: IndexEntry) -> None:
+    """What the first scans would have to make, while they are without the index."""
+    for tablet in engine.tablets.there(engine.visible_ts):
+        for rowset in tablet.view.rowsets:
+            source = rowset.opened_at(NEWEST, entry.column_ids)
+            if source is not None and all(map(source.file.has, entry.column_ids)):
+                order_of(source, entry.id, entry.column_ids)
 
 
 def drop_index(engine: Engine, name: Any) -> None:
