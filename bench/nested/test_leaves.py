@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kudu_core.common.types.nested_layout import layout_of
+from kudu_core.common.types.nested.nested_layout import layout_of
 
 ROWS = int(os.environ.get("KUDU_CORE_BENCH_ROWS", "20000"))
 F = pa.field

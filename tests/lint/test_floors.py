@@ -107,7 +107,7 @@ def test_no_kernel_cimports_numpy() -> None:
 ENTRY_POINTS = {
     "kudu_core": "users import it",
     "kudu_core.spark": "users import it",
-    "kudu_core.common.types.nested_layout": "nested columns, which no schema has yet",
+    "kudu_core.common.types.nested.nested_layout": "nested columns, which no schema has yet",
     "kudu_core.engines.arrow.dataset": "found by its name: table/read/arrow_out.py",
     "kudu_core.engines.arrow.polars_source": "found by its name: table/table_engines.py",
     "kudu_core.engines.statements.run_statement": "likewise",

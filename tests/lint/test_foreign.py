@@ -22,14 +22,14 @@ READING: dict[str, dict[str, str]] = {
         "common/types/foreign.py": "checks them",
         "common/rows/rowblock.py": "from_arrow takes them over, checked",
         "common/types/stored_arrays.py": "after check_bytes or check_layout, or of our own cells",
-        "common/types/nested_flatten.py": "checks them, level by level",
-        "common/types/nested_casts.py": "after check_layout",
-        "common/types/nested_assemble.py": "of columns that the table has stored",
+        "common/types/nested/nested_flatten.py": "checks them, level by level",
+        "common/types/nested/nested_casts.py": "after check_layout",
+        "common/types/nested/nested_assemble.py": "of columns that the table has stored",
         "table/backup/restore.py": "of a backup's file, after validate(full=True)",
     },
     "dictionary_decode": {
         "common/types/stored_arrays.py": "of dictionary_values",
-        "common/types/nested_casts.py": "after check_layout",
+        "common/types/nested/nested_casts.py": "after check_layout",
     },
     "dictionary_values": {
         "common/types/casts.py": "after check_bytes",
@@ -46,7 +46,7 @@ READING: dict[str, dict[str, str]] = {
         "table/merge/merge_rows.py": "of rows that the table has stored",
     },
     "concat_arrays": {
-        "common/types/nested_casts.py": "of what it has made",
+        "common/types/nested/nested_casts.py": "of what it has made",
         "table/merge/merge_source.py": "after check_layout",
         "common/where/nested/whole.py": "of what pyarrow has computed",
     },
@@ -64,10 +64,10 @@ READING: dict[str, dict[str, str]] = {
         "table/write/batch_reads.py": "rows that the table has stored",
         "common/schema/declare.py": "ColumnType's, of a type alone",
         "common/types/types.py": "ColumnType's, of a type alone",
-        "common/types/nested_nodes.py": "ColumnType's, of a type alone",
+        "common/types/nested/nested_nodes.py": "ColumnType's, of a type alone",
         "sql/named_columns.py": "ColumnType's, of a type alone",
         "common/where/nested/assembled.py": "ColumnType's, of a type alone",
-        "common/types/nested_casts.py": "ColumnType's, of a type alone",
+        "common/types/nested/nested_casts.py": "ColumnType's, of a type alone",
         "common/rows/nested_values.py": "ColumnType's, of a type alone",
         "engines/spark/": "ColumnType's, of a type alone",
         "table/read/arrow_out.py": "polars', of our own rows",
@@ -120,7 +120,7 @@ def test_the_doors_ask() -> None:
     asked = {
         "common/rows/rowblock.py": {"extent_of", "validity_of", "check_size", "check_cells"},
         "common/types/casts.py": {"extent_of", "is_null_throughout", "check_bytes"},
-        "common/types/nested_flatten.py": {"extent_of", "validity_of", "check_cells", "check_ranges"},
+        "common/types/nested/nested_flatten.py": {"extent_of", "validity_of", "check_cells", "check_ranges"},
     }
     for file, wanted in asked.items():
         names = {name for _, name, _ in calls(parsed((PACKAGE / file).read_text()))}

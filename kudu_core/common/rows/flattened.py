@@ -11,7 +11,7 @@ from kudu_core.common.rows.misfits import fitted
 from kudu_core.common.schema.nested_columns import is_field
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.foreign import names_of
-from kudu_core.common.types.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_casts import nested_cast
 from kudu_core.errors import SchemaMismatch, shown
 
 

@@ -19,8 +19,8 @@ from kudu_core.common.rows.misfits import fitted
 from kudu_core.common.rows.pandas_frames import NO_COLUMN
 from kudu_core.common.rows.row_objects import as_mapping, is_row
 from kudu_core.common.types.foreign import CellRefused, check_text, place
-from kudu_core.common.types.nested_casts import nested_cast
-from kudu_core.common.types.nested_nodes import entries_of, is_nested, storage_of
+from kudu_core.common.types.nested.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_nodes import entries_of, is_nested, storage_of
 from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.errors import InvalidArgument, SchemaMismatch, shown

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.retyped import retyped
 from kudu_core.common.schema.schema import StoredColumn
-from kudu_core.common.types.nested_layout import is_nested
+from kudu_core.common.types.nested.nested_layout import is_nested
 from kudu_core.common.types.widening import narrows
 from kudu_core.errors import InvalidArgument, shown
 

@@ -23,7 +23,7 @@ from kudu_core.common.schema.schema import (
 )
 from kudu_core.common.schema.ttl import declared_ttl
 from kudu_core.common.types import values
-from kudu_core.common.types.nested_layout import NestedLayout, is_nested, layout_of
+from kudu_core.common.types.nested.nested_layout import NestedLayout, is_nested, layout_of
 from kudu_core.common.types.types import ColumnType, check_zone, extension_name
 from kudu_core.errors import InvalidArgument, shown
 

@@ -1,6 +1,6 @@
 """Columns of lists, structs and maps: what their user declared, and the stored columns that hold them.
 
-A table stores flat columns.  A nested one is stored as several, its leaves (``types/nested_layout.py``),
+A table stores flat columns.  A nested one is stored as several, its leaves (``types/nested/nested_layout.py``),
 which are columns of the schema like any other: files, records, changes and predicates know nothing else.
 """
 
@@ -17,8 +17,8 @@ import pyarrow as pa
 from kudu_core.common.format.members import flag, integer, text
 from kudu_core.common.run.cached import cached_property
 from kudu_core.common.schema.rowcodec import CodecColumn
-from kudu_core.common.types.nested_layout import NestedLayout, is_nested, layout_of
-from kudu_core.common.types.nested_nodes import FlatNode, NestedNode, StructNode, streams_of
+from kudu_core.common.types.nested.nested_layout import NestedLayout, is_nested, layout_of
+from kudu_core.common.types.nested.nested_nodes import FlatNode, NestedNode, StructNode, streams_of
 from kudu_core.errors import InvalidArgument, shown
 
 _NESTED = "nested["

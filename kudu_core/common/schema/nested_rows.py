@@ -11,7 +11,7 @@ from kudu_core._ext.row.shape import RowShape
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.rowcodec import row_shape
 from kudu_core.common.schema.schema import StoredColumn
-from kudu_core.common.types.nested_row_values import row_value
+from kudu_core.common.types.nested.nested_row_values import row_value
 from kudu_core.errors import InvalidArgument
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kudu_core.common.schema.declare import Column, column_type
 from kudu_core.common.schema.schema import StoredColumn
 from kudu_core.common.types import recasting, values
-from kudu_core.common.types.nested_layout import is_nested
+from kudu_core.common.types.nested.nested_layout import is_nested
 from kudu_core.common.types.types import TYPE_DECIMAL, ColumnType
 from kudu_core.common.types.widening import same_cells
 from kudu_core.errors import InvalidArgument, shown

@@ -24,7 +24,7 @@ from kudu_core.common.schema.rowcodec import RowCodec
 from kudu_core.common.schema.ttl import Ttl
 from kudu_core.common.types import values
 from kudu_core.common.types.keycodec import KeyCodec
-from kudu_core.common.types.nested_layout import is_nested
+from kudu_core.common.types.nested.nested_layout import is_nested
 from kudu_core.common.types.types import TYPE_BINARY, ColumnType
 from kudu_core.errors import InvalidArgument, shown
 

@@ -14,7 +14,7 @@ from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types import values
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_chunks, check_layout, check_text
-from kudu_core.common.types.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_casts import nested_cast
 from kudu_core.common.types.scalars import stored_array, stored_scalar
 from kudu_core.common.types.types import TYPE_FLOAT, ColumnType
 from kudu_core.common.where import expressions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kudu_core.common.types.nested_nodes import is_nested, storage_of
+from kudu_core.common.types.nested.nested_nodes import is_nested, storage_of
 from kudu_core.common.types.types import STORED_DIGITS
 from kudu_core.engines.arrow.dataset_rows import DatasetMoment
 from kudu_core.engines.arrow.polars_predicates import translated

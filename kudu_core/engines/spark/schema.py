@@ -23,9 +23,9 @@ from kudu_core.common.schema.nested_columns import NestedColumn, nested_field, n
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import check_layout
-from kudu_core.common.types.nested_casts import nested_cast
-from kudu_core.common.types.nested_layout import is_nested, layout_of
-from kudu_core.common.types.nested_nodes import storage_of
+from kudu_core.common.types.nested.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_layout import is_nested, layout_of
+from kudu_core.common.types.nested.nested_nodes import storage_of
 from kudu_core.common.types.types import ColumnType
 from kudu_core.engines.spark.versions.wire import wire_schema, wire_type
 from kudu_core.errors import InvalidArgument, NotSupported, SchemaMismatch

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kudu_core.common.types.nested_layout import layout_of
+from kudu_core.common.types.nested.nested_layout import layout_of
 
 F = pa.field
 ROWS, EACH = 1_000, 10

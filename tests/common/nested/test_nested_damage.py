@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kudu_core._ext.base.status import PageError
-from kudu_core.common.types.nested_layout import NestedLayout, layout_of
+from kudu_core.common.types.nested.nested_layout import NestedLayout, layout_of
 from kudu_core.errors import ColumnTooLarge, SchemaMismatch
 from tests.support.nested import drawn
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kudu_core.common.types.nested_layout import NestedLayout, layout_of
+from kudu_core.common.types.nested.nested_layout import NestedLayout, layout_of
 from kudu_core.errors import InvalidArgument
 from tests.support.nested import drawn
 

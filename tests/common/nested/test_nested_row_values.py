@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
-from kudu_core.common.types.nested_casts import nested_cast
-from kudu_core.common.types.nested_layout import NestedLayout, layout_of
-from kudu_core.common.types.nested_row_values import row_value
+from kudu_core.common.types.nested.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_layout import NestedLayout, layout_of
+from kudu_core.common.types.nested.nested_row_values import row_value
 from kudu_core.common.types.stored_arrays import outward
 from kudu_core.errors import InvalidArgument
 from tests.common.nested.test_nested_damage import spoiled

@@ -8,9 +8,9 @@ import re
 import pyarrow as pa
 import pytest
 
-from kudu_core.common.types.nested_casts import nested_cast
-from kudu_core.common.types.nested_layout import is_nested, layout_of
-from kudu_core.common.types.nested_nodes import MAX_DEPTH, MAX_LEAVES
+from kudu_core.common.types.nested.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_layout import is_nested, layout_of
+from kudu_core.common.types.nested.nested_nodes import MAX_DEPTH, MAX_LEAVES
 from kudu_core.errors import InvalidArgument
 
 F = pa.field

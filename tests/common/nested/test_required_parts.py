@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kudu_core.common.types.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_casts import nested_cast
 
 PARTS: list[tuple[pa.DataType, pa.DataType, Any]] = [
     (pa.int64(), pa.int32(), 5),

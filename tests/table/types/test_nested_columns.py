@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kudu_core as kc
-from kudu_core.common.types.nested_layout import NestedLayout
+from kudu_core.common.types.nested.nested_layout import NestedLayout
 from tests.support.tables import Make
 
 F = pc.field

@@ -10,7 +10,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
 from kudu_core.common.schema.nested_rows import RowsSeen
-from kudu_core.common.types.nested_layout import NestedLayout
+from kudu_core.common.types.nested.nested_layout import NestedLayout
 from tests.support.tables import Make
 
 READS: dict[str, Callable[[kc.Table], object]] = {

@@ -16,7 +16,7 @@ import pytest
 import kudu_core as kc
 from kudu_core._ext.base.status import PageError
 from kudu_core.common.rows.flattened import flat_batch
-from kudu_core.common.types.nested_layout import layout_of
+from kudu_core.common.types.nested.nested_layout import layout_of
 from kudu_core.table.jobs import commit
 from tests.support.inside import handle_of
 from tests.support.nested.drawn import FLAT, nested_type

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from kudu_core._ext.base.status import PageError
 from kudu_core.common.schema.nested_columns import NestedColumn
-from kudu_core.common.types.nested_assemble import assembled
-from kudu_core.common.types.nested_nodes import FlatNode, NestedNode, StructNode, is_nested, storage_of
+from kudu_core.common.types.nested.nested_assemble import assembled
+from kudu_core.common.types.nested.nested_nodes import FlatNode, NestedNode, StructNode, is_nested, storage_of
 from kudu_core.common.types.types import ColumnType
 from kudu_core.common.where.seen import is_seen_as_declared
 from kudu_core.errors import Corruption

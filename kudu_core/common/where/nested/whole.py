@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from kudu_core.common.rows.misfits import fitted
 from kudu_core.common.schema.nested_columns import NestedColumn
 from kudu_core.common.schema.schema import Schema
-from kudu_core.common.types.nested_casts import nested_cast
-from kudu_core.common.types.nested_nodes import NestedNode, is_nested
+from kudu_core.common.types.nested.nested_casts import nested_cast
+from kudu_core.common.types.nested.nested_nodes import NestedNode, is_nested
 from kudu_core.common.where import expressions
 from kudu_core.common.where.nested.assembled import seen_column, seen_node, seen_type
 from kudu_core.common.where.nested.equality import elements_at, equal, equals_one, is_list, valid

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kudu_core.common.types.nested_assemble import assembled
-from kudu_core.common.types.nested_flatten import flattened
-from kudu_core.common.types.nested_nodes import (
+from kudu_core.common.types.nested.nested_assemble import assembled
+from kudu_core.common.types.nested.nested_flatten import flattened
+from kudu_core.common.types.nested.nested_nodes import (
     FlatNode,
     NestedLeaf,
     NestedNode,

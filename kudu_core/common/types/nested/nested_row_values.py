@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath
 from kudu_core.common.types import values
-from kudu_core.common.types.nested_nodes import (
+from kudu_core.common.types.nested.nested_nodes import (
     LENGTH_BYTES,
     FlatNode,
     ListNode,

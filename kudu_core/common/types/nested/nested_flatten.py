@@ -23,7 +23,7 @@ import pyarrow as pa
 from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import columns as kernel
 from kudu_core.common.types import foreign
-from kudu_core.common.types.nested_nodes import (
+from kudu_core.common.types.nested.nested_nodes import (
     LENGTH_BYTES,
     Bits,
     Bytes,

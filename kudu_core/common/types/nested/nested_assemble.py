@@ -22,7 +22,7 @@ from kudu_core._ext.columns import bitmaps
 from kudu_core._ext.columns import columns as kernel
 from kudu_core._ext.columns import foreign as checks
 from kudu_core.common.types import foreign
-from kudu_core.common.types.nested_nodes import (
+from kudu_core.common.types.nested.nested_nodes import (
     LARGEST_OFFSET,
     LENGTH_BYTES,
     Bits,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kudu_core.common.types.casts import cast
 from kudu_core.common.types.foreign import CellRefused, check_layout
-from kudu_core.common.types.nested_nodes import entries_of, is_nested, storage_of
+from kudu_core.common.types.nested.nested_nodes import entries_of, is_nested, storage_of
 from kudu_core.common.types.stored_arrays import outward
 from kudu_core.common.types.types import ColumnType
 from kudu_core.errors import SchemaMismatch
