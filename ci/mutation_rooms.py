@@ -275,7 +275,7 @@ ROOMS = {
         _tests("cli", "files", "look", "care", "wrong", "change"),
     ),
     "nested": Room(
-        _of("common/types", "nested_nodes", "nested_flatten", "nested_assemble", "nested_layout"),
+        _of("common/types/nested", "nested_nodes", "nested_flatten", "nested_assemble", "nested_layout"),
         _tests("common/nested", "nested_types", "nested_copies", "nested_damage", "nested_round_trip"),
     ),
     "in store": Room(

@@ -12,10 +12,10 @@ from kudu_core.table.backup.clone_rows import clone_rows
 from kudu_core.table.lifecycle.locations import location_of
 from kudu_core.table.lifecycle.manage.truncate import truncate
 from kudu_core.table.opened.handle import HandleOwner
-from kudu_core.table.write.indexing import Index, create_index, drop_index, indexes
-from kudu_core.table.write.repartition import repartition
-from kudu_core.table.write.restore_to import restore_to
-from kudu_core.table.write.tagging import tag, untag
+from kudu_core.table.write.whole.indexing import Index, create_index, drop_index, indexes
+from kudu_core.table.write.whole.repartition import repartition
+from kudu_core.table.write.whole.restore_to import restore_to
+from kudu_core.table.write.whole.tagging import tag, untag
 
 if TYPE_CHECKING:
     from kudu_core.objects.api import Requests

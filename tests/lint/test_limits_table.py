@@ -24,7 +24,10 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 NO_FORMAT = {
     "common/partition/hash_dimension._MAX_ENUMERATED": "when pruning is not worth it",
     "common/types/nested/nested_nodes.MAX_DEPTH": "of a type, which is stored as columns",
-    "common/types/nested/nested_nodes.MAX_LEAVES": "of a type, which is stored as columns: MAX_COLUMNS of them",
+    "common/types/nested/nested_nodes.MAX_LEAVES": "of a type, stored as columns: MAX_COLUMNS of them",
+    "table/stored/indexes.MAX_INDEX_COLUMNS": "docs/indexes.md",
+    "table/stored/indexes.MAX_INDEXES": "docs/indexes.md",
+    "table/stored/indexes.MAX_NAME_BYTES": "docs/indexes.md",
     "common/types/nested/nested_nodes.MAX_LEAF_NAME_BYTES": "of a column's name: MAX_NAME_BYTES",
     "common/partition/partitions.MAX_ROUTED_COLUMNS": "when routing takes the general path",
     "rowset/history/merging.MAX_COLUMN_BYTES": "pieces of a merge",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.objects import object_lease
+from kudu_core.rowset.disk import cell_order
 from kudu_core.table.changes import counts
 from kudu_core.table.changes.changes import Changes
 from kudu_core.table.opened.handle import handle_of
@@ -347,3 +348,11 @@ def after_opening(patch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
 
     patch.setattr(Scan, "_sources", calling(Scan._sources))
     patch.setattr(Changes, "_stores", calling(Changes._stores))
+
+
+def orders_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for each order of cells that is made for an index from now on."""
+    made: list[int] = []
+    usual = cell_order._made
+    monkeypatch.setattr(cell_order, "_made", lambda *given: made.append(1) or usual(*given))
+    return made

@@ -20,7 +20,7 @@ from kudu_core.common.schema.declare import (
 )
 from kudu_core.common.schema.nested_columns import NestedColumn, path_of, with_field
 from kudu_core.common.schema.schema import Schema, StoredColumn, check_size
-from kudu_core.common.schema.ttl import declared_ttl
+from kudu_core.common.schema.ttl import Ttl, declared_ttl
 from kudu_core.common.types.widening import changes_cells
 from kudu_core.errors import InvalidArgument, shown
 
@@ -85,17 +85,27 @@ def altered(
     columns = ordered(columns, nested, order)
     changes = any(column.older and column.older[-1][0] == schema.version for column in columns)
     cells = schema.version if changes else schema.cells
-    if ttl is SAME:
-        kept = schema.ttl
-        if kept is not None and kept.column_id in gone:
-            name = schema.by_id[kept.column_id].name
-            raise InvalidArgument(f"column {name!r} has the times of ttl: take that away too, by ttl=None")
-    else:
-        leaves = [id_ for one in nested for id_ in one.ids]
-        kept = declared_ttl(ttl, {column.name: column for column in columns}, leaves)
+    kept = _ttl_after(schema, columns, nested, gone, ttl)
     after = Schema(schema.version + 1, tuple(columns), schema.key_ids, next_id, tuple(nested), cells, kept)
     check_size(after)
     return after
+
+
+def _ttl_after(
+    schema: Schema,
+    columns: Sequence[StoredColumn],
+    nested: Sequence[NestedColumn],
+    gone: Collection[int],
+    ttl: Any,
+) -> Ttl | None:
+    """What the lifetime of rows becomes."""
+    if ttl is not SAME:
+        leaves = [id_ for one in nested for id_ in one.ids]
+        return declared_ttl(ttl, {column.name: column for column in columns}, leaves)
+    if schema.ttl is not None and schema.ttl.column_id in gone:
+        name = schema.by_id[schema.ttl.column_id].name
+        raise InvalidArgument(f"column {name!r} has the times of ttl: take that away too, by ttl=None")
+    return schema.ttl
 
 
 def _with_older(before: Schema, column: StoredColumn) -> StoredColumn:

@@ -1,7 +1,8 @@
 """Columns of lists, structs and maps: what their user declared, and the stored columns that hold them.
 
-A table stores flat columns.  A nested one is stored as several, its leaves (``types/nested/nested_layout.py``),
-which are columns of the schema like any other: files, records, changes and predicates know nothing else.
+A table stores flat columns.  A nested one is stored as several, its leaves
+(``types/nested/nested_layout.py``), which are columns of the schema like any other: files, records, changes
+and predicates know nothing else.
 """
 
 from __future__ import annotations

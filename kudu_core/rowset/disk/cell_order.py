@@ -43,7 +43,7 @@ Source = tuple[tuple[int, str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class CellLine:
     """The cells of one column in the order of all of them."""
 
     type: ColumnType
@@ -79,14 +79,14 @@ class Line:
         words: SoughtWords | None,
         null: npt.NDArray[np.bool_] | None,
         order: npt.NDArray[np.uint32],
-    ) -> Line:
+    ) -> CellLine:
         """``null``: of each row; ``order``: the rows."""
         ranks = ranks[order]
         nulls = None if null is None else null[order]
         least = int(ranks.min()) if len(ranks) else 0
         ranks -= np.uint64(least)
         narrow = not len(ranks) or int(ranks.max()) < 1 << 32
-        return Line(type_, ranks.astype(np.uint32) if narrow else ranks, least, nulls, words)
+        return CellLine(type_, ranks.astype(np.uint32) if narrow else ranks, least, nulls, words)
 
     @property
     def nbytes(self) -> int:
@@ -127,7 +127,7 @@ class CellOrder:
 
     source: Source
     rows: npt.NDArray[np.uint32]
-    lines: tuple[Line, ...]
+    lines: tuple[CellLine, ...]
 
     def __len__(self) -> int:
         """Memory that it takes, in bytes, as the page cache counts."""
@@ -193,7 +193,8 @@ def _made(source: DiskRowsAt, made_of: Source, types: Sequence[ColumnType]) -> C
         null = None
         if cells.validity is not None:
             null = np.unpackbits(cells.validity, count=cells.length, bitorder="little") == 0
-        ranked.append((type_, *Line.ranked(type_, cells), null if null is not None and null.any() else None))
+        nulls = null if null is not None and null.any() else None
+        ranked.append((type_, *CellLine.ranked(type_, cells), nulls))
     first_null = ranked[0][3]
     some = np.arange(source.rows) if first_null is None else np.flatnonzero(~first_null)
     sorting: list[npt.NDArray[np.bool_] | U64] = []
@@ -204,10 +205,10 @@ def _made(source: DiskRowsAt, made_of: Source, types: Sequence[ColumnType]) -> C
     order = np.argsort(sorting[0]) if len(sorting) == 1 else np.lexsort(sorting)
     rows = some[order].astype(np.uint32)
     lines = [
-        Line.of(type_, ranks, words, null if number else None, rows)
+        CellLine.of(type_, ranks, words, null if number else None, rows)
         for number, (type_, ranks, words, null) in enumerate(ranked)
     ]
     return CellOrder(made_of, rows, tuple(lines))
 
 
-__all__ = ["CellOrder", "Line", "order_of"]
+__all__ = ["CellLine", "CellOrder", "order_of"]

@@ -31,7 +31,7 @@ from kudu_core.table.lifecycle.open_reader import (
 from kudu_core.table.opened.travel.origin import replaced
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.stored.table_state import tablet_directory
-from kudu_core.table.write.restore_to import restore_to
+from kudu_core.table.write.whole.restore_to import restore_to
 from kudu_core.tablet.store.manifest import Manifest
 from kudu_core.wal import RECORD_KIND_INGEST, Checkpoint, LogChanged, Record
 from kudu_core.wal.copied_log import write_copied_log

@@ -13,7 +13,7 @@ import numpy as np
 from kudu_core.common.rows.keys import EncodedKeys, encode_key
 from kudu_core.common.run.ordering import distinct
 from kudu_core.rowset.memory.memrowset import MemRowSet
-from kudu_core.table.read.points import key_block
+from kudu_core.table.read.looked.key_blocks import key_block
 from kudu_core.tablet.view.view import KeyBatch, View
 
 if TYPE_CHECKING:

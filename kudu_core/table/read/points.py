@@ -12,18 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kudu_core._ext.base.status import NeedsGeneralPath, PageError
-from kudu_core.common.rows.arrow_in import batches
-from kudu_core.common.rows.conform import conform
-from kudu_core.common.rows.keys import EncodedKeys, decode_keys, encode_key, encode_keys
+from kudu_core.common.rows.keys import EncodedKeys, decode_keys, encode_key
 from kudu_core.common.rows.rowblock import ColumnBuffers, RowBlock
 from kudu_core.common.rows.shown import Seen, damage_in, picked
 from kudu_core.common.run.locks import NOTHING
 from kudu_core.common.run.measure.call_times import now_s
 from kudu_core.common.schema.nested_rows import RowsSeen
 from kudu_core.common.schema.schema import Schema, StoredColumn
-from kudu_core.common.types import values
-from kudu_core.common.types.foreign import names_of
-from kudu_core.errors import Closed, InvalidArgument, SnapshotTooOld
+from kudu_core.errors import Closed, SnapshotTooOld
 from kudu_core.fs.missing import FileMissing
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.expiry.expired import (
@@ -36,6 +32,9 @@ from kudu_core.table.read.expiry.expired import (
     with_time,
 )
 from kudu_core.table.read.few_keys import FOUND, Answer, PartitionKeys, are_few, looked_up
+from kudu_core.table.read.looked.key_blocks import key_block
+from kudu_core.table.read.looked.row_values import cell_value, shown_row
+from kudu_core.table.read.looked.view_types import Retyped, await_types, check_types
 from kudu_core.table.read.moment import snapshot_timestamp
 from kudu_core.table.read.plan import kept
 from kudu_core.tablet.view.view import KeyBatch, Look, locate_at, looks_at
@@ -131,7 +130,7 @@ def _get(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | No
         try:
             row = _get_general(engine, schema, key, chosen, snapshot)
             return row if now_us is None or row is None else row_alive(schema, row, now_us)
-        except _Retyped:
+        except Retyped:
             return _retyped(engine, key, columns, at)
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
@@ -157,19 +156,6 @@ def _get_nested(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, An
     if not found[FOUND][0].as_py():
         return None
     return shown_row(found, 0)
-
-
-def shown_row(found: pa.Table, row: int) -> dict[str, Any]:
-    """A row of an answer of ``get_many`` as Python has it; ``InvalidArgument`` as of ``get``."""
-    made = {}
-    for name in found.schema.names[:-1]:
-        try:
-            made[name] = found[name][row].as_py()
-        except (OverflowError, ValueError) as error:
-            raise InvalidArgument(
-                f"column {name!r}: a value is none of Python's ({error}); read it as Arrow, by get_many"
-            ) from None
-    return made
 
 
 def tablet_of_key(tablets: Tablets, key: bytes, snapshot: int = NEWEST) -> Tablet | None:
@@ -202,7 +188,7 @@ def _get_general(
         if ordinal < 0:
             return None
         view = tablets.of_ordinal(ordinal, snapshot).view
-    _check_types(schema, (view,))
+    check_types(schema, (view,))
     homes, seen = locate_at(view, KeyBatch(keys), snapshot)
     store = int(homes.store[0])
     if store < 0:
@@ -214,34 +200,10 @@ def _get_general(
     return row
 
 
-class _Retyped(Exception):
-    """The types of columns have changed, or are about to, since a read looked at the schema."""
-
-
-def _check_types(schema: Schema, views: Sequence[View]) -> None:
-    if any(view.types_version != schema.cells for view in views):
-        raise _Retyped
-
-
-def _await_types(engine: Engine) -> None:
-    """Until a change of types is over: it holds the mutexes of all tablets."""
-    for tablet in engine.tablets:
-        with tablet.mutex:
-            return
-
-
 def _retyped(engine: Engine, key: Any, columns: Any, at: Any) -> dict[str, Any] | None:
     """``_get`` anew, of the types of now."""
-    _await_types(engine)
+    await_types(engine)
     return _get(engine, key, columns, at)
-
-
-def cell_value(column: StoredColumn, cells: ColumnBuffers, row: int = 0) -> Any:
-    """A cell as Python has it; ``InvalidArgument`` where it has none like it."""
-    if cells.validity is not None and not cells.validity[row >> 3] >> (row & 7) & 1:
-        return None
-    raw = values.unpack(column.type, cells.cell(row))
-    return values.python(column.type, raw, f"column {column.name!r}")
 
 
 def get_many(handle: Handle, keys: Any, columns: Any, at: Any) -> pa.Table:
@@ -270,10 +232,10 @@ def _get_many(engine: Engine, block: RowBlock, encoded: EncodedKeys, columns: An
                 else:
                     shares = PartitionKeys.of(tablets.partitions_at(snapshot).route(block), every)
                     views = [tablets.of_ordinal(ordinal, snapshot).view for ordinal in shares.ordinals]
-            _check_types(schema, views)
+            check_types(schema, views)
             break
-        except _Retyped:
-            _await_types(engine)
+        except Retyped:
+            await_types(engine)
         except SnapshotTooOld:
             if at is not None or engine.visible_ts <= snapshot:
                 raise
@@ -397,47 +359,3 @@ def _assembled(
             values_ = ColumnBuffers.interleave(parts, source, position)
         arrays.append(values_.to_arrow(column.type))
     return pa.RecordBatch.from_arrays([*arrays, pa.array(found)], schema=schema)
-
-
-def _encoded(schema: Schema, key: Any, row: int) -> bytes:
-    try:
-        return encode_key(schema, key)
-    except InvalidArgument as error:
-        raise type(error)(f"row {row}: {error}") from None
-
-
-def key_block(schema: Schema, keys: Any) -> tuple[RowBlock, EncodedKeys]:
-    """Keys as columns and encoded: from anything with columns, or a list of scalars, tuples or dicts."""
-    if isinstance(keys, list | tuple) and (not keys or not isinstance(keys[0], pa.RecordBatch)):
-        encoder = schema.row_codec.keys
-        plain = encoder.encode_many(keys)
-        if plain is not None:
-            encoded = EncodedKeys(*plain)
-        else:
-            fast = (encoder.encode(key) for key in keys)
-            whole = (
-                _encoded(schema, key, row) if f is None else f
-                for row, (f, key) in enumerate(zip(fast, keys, strict=True))
-            )
-            encoded = EncodedKeys.from_list(whole)
-        return decode_keys(schema, encoded), encoded
-    if isinstance(keys, pa.Array | pa.ChunkedArray):
-        if len(schema.key_ids) != 1:
-            raise InvalidArgument(
-                f"keys of this table have the columns {', '.join(schema.key_names)}; one array is not enough"
-            )
-        keys = {schema.key_names[0]: keys}
-    blocks = []
-    rows = 0
-    for batch in batches(keys, schema):
-        conformed = conform(schema, batch, allow_extra=names_of(batch.schema), first_row=rows)
-        rows += batch.num_rows
-        if conformed.status is not None:
-            row = rows - batch.num_rows + int(np.flatnonzero(conformed.status)[0])
-            raise InvalidArgument(f"key {row} has a NULL; key columns take none")
-        blocks.append(conformed.block.select(schema.key_ids))
-    if not blocks:
-        none = EncodedKeys.from_list([])
-        return decode_keys(schema, none), none
-    block = RowBlock.concat(blocks)
-    return block, encode_keys(schema, block)

@@ -37,7 +37,7 @@ from kudu_core.rowset.scan.scan import (
     units,
 )
 from kudu_core.rowset.scan.scan_counts import ScanCounts
-from kudu_core.table.opened.known_indexes import indexes_for_scans
+from kudu_core.table.opened.known.known_indexes import indexes_for_scans
 from kudu_core.table.read.arrow_out import ArrowResult, first_of
 from kudu_core.table.read.column_bounds import ends_of, known_bounds
 from kudu_core.table.read.expiry.expired import expiry_clock

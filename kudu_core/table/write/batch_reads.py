@@ -27,7 +27,9 @@ from kudu_core.table.calls.decide import decide_net
 from kudu_core.table.calls.prepared import Prepared
 from kudu_core.table.opened.tablets import Tablets
 from kudu_core.table.read.few_keys import FOUND
-from kudu_core.table.read.points import cell_value, key_block, newest_rows, shown_row
+from kudu_core.table.read.looked.key_blocks import key_block
+from kudu_core.table.read.looked.row_values import cell_value, shown_row
+from kudu_core.table.read.points import newest_rows
 from kudu_core.tablet.store.tablet import Tablet, newest_of
 from kudu_core.tablet.view.view import KeyBatch
 

@@ -37,8 +37,9 @@ from kudu_core.table.read.expiry.expired import (
     timed_shape,
     with_time,
 )
+from kudu_core.table.read.looked.key_blocks import key_block
 from kudu_core.table.read.plan import prune_tablets
-from kudu_core.table.read.points import key_block, newest_rows, tablet_of_key
+from kudu_core.table.read.points import newest_rows, tablet_of_key
 from kudu_core.table.write.batch_reads import touched_by
 from kudu_core.table.write.log_walk import write_collected
 from kudu_core.tablet.store.tablet import newest_of

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kudu_core as kc
-from kudu_core.table.write import restore_to as module
+from kudu_core.table.write.whole import restore_to as module
 from tests.support.tables import Make
 from tests.table.manage.worlds import PLACES, World, found
 

@@ -15,7 +15,7 @@ from kudu_core.common.format.envelope import HEADER, Envelope
 from kudu_core.errors import Corruption
 from kudu_core.table.stored.table_state import ENVELOPE, IN_STORE, parse_state, read_state
 from kudu_core.table.stored.tags import MAX_TAG_BYTES, tags_from_json
-from kudu_core.table.write import tagging
+from kudu_core.table.write.whole import tagging
 from tests.support.inside import engine_of
 from tests.support.objects.memory import MemoryObjectStore
 from tests.support.objects.tables import created, opened

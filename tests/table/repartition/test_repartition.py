@@ -15,7 +15,7 @@ import kudu_core as kc
 from kudu_core.common.format.envelope import Envelope
 from kudu_core.table.jobs import commit as jobs
 from kudu_core.table.stored.table_state import ENVELOPE
-from kudu_core.table.write import repartition
+from kudu_core.table.write.whole import repartition
 from tests.support.inside import handle_of
 from tests.support.tables import Make
 from tests.table.jobs.test_job_commits import FILES, SCHEMA, resolved, rows_of, stage

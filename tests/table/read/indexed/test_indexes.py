@@ -18,9 +18,8 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.format.envelope import HEADER, Envelope
 from kudu_core.errors import Corruption
-from kudu_core.rowset.disk import cell_order
 from kudu_core.rowset.scan import by_index
-from kudu_core.table.stored.indexes import indexes_from_json
+from kudu_core.table.stored.indexes import INDEXES_FLAG, indexes_from_json
 from kudu_core.table.stored.table_state import ENVELOPE, parse_state, read_state
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
 from tests.support.inside import engine_of
@@ -384,26 +383,4 @@ def test_an_index_of_no_column_is_damage(make: Make, path: Path) -> None:
     data = (path / "TABLE").read_bytes()
     body = ENVELOPE.body("TABLE", data).replace(f'"by_a",1,[{column}]'.encode(), b'"by_a",1,[77]')
     with pytest.raises(Corruption, match="an index is of a column that is not there"):
-        parse_state(ENVELOPE.around(body, 2), "TABLE")
-
-
-def test_updates_of_a_predicate_use_what_is_known(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They hold all mutexes, so they make no order of cells themselves."""
-    made = []
-    usual = cell_order._made
-    monkeypatch.setattr(cell_order, "_made", lambda *given: made.append(1) or usual(*given))
-    table = make()
-    table.insert(pa.table({"k": range(500), "a": range(500), "s": ["x", "y"] * 250}))
-    table.create_index("by_a", "a")
-    table.flush()
-    assert table.update(where=[("a", "==", 7)], set={"a": 1000}).updated == 1
-    assert not made
-    assert table.scan(where=[("a", "==", 1000)]).count() == len(made) == 1
-    assert table.delete(where=[("a", "==", 7)]).deleted == 0
-    assert table.delete(where=[("a", "==", 1000)]).deleted == 1
-    assert table.delete(where=[("a", "<", 5)]).deleted == 5
-    assert len(made) == 1
-    table.create_index("by_both", ["s", "a"])  # which makes those of the rowsets that are there
-    assert len(made) == 2
-    assert table.scan(where=[("s", "==", "x")]).explain().indexes == {"by_both": 1}
-    assert len(made) == 2
+        parse_state(ENVELOPE.around(body, INDEXES_FLAG), "TABLE")

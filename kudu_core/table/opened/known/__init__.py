@@ -1,0 +1,1 @@
+"""What an open table has made once, for all of its reads."""

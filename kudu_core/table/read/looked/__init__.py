@@ -1,0 +1,1 @@
+"""What becomes of rows that were looked up by their keys."""
