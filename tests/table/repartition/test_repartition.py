@@ -203,6 +203,8 @@ def test_times_while_it_reads(tmp_path: Path) -> None:
     rows = told(world.table, None, until=between_them.timestamp, net=True)
     assert len(rows) == len(world.then[between_them.timestamp])
     assert at not in {row["_timestamp"] for row in told(world.table, first.timestamp)}
+    shares = [token for token in world.table.change_tokens(first.timestamp) if min(token.tablet_ids) > 1]
+    assert sum(token.rows for token in shares) <= len(told(world.table, at))
     first.close()
     world.table.flush()
     world.table.compact(full=True)
