@@ -26,6 +26,7 @@ READING: dict[str, dict[str, str]] = {
         "common/types/nested/nested_casts.py": "after check_layout",
         "common/types/nested/nested_assemble.py": "of columns that the table has stored",
         "table/backup/restore.py": "of a backup's file, after validate(full=True)",
+        "rowset/disk/cell_order.py": "of a dictionary that Arrow has made of stored cells",
     },
     "dictionary_decode": {
         "common/types/stored_arrays.py": "of dictionary_values",
