@@ -226,7 +226,7 @@ def test_every_type(make: Make, type_: pa.DataType, values: list[Any], nulls: bo
     """As the first column of an index, and as the second one; without the index the answer is the same."""
     rng = random.Random(seed)
     table = make(pa.schema([("k", pa.int64()), ("one", pa.int64()), ("v", type_)]))
-    given = [rng.choice([*values, None] if nulls else values) for _ in range(400)]
+    given = [rng.choice([*values, *[None] * len(values)] if nulls else values) for _ in range(400)]
     one = [rng.randrange(3) for _ in given]
     table.insert(pa.table({"k": range(400), "one": one, "v": pa.array(given, type_)}, schema=table.schema))
     table.flush()
