@@ -358,7 +358,7 @@ def test_a_prefix_is_a_range_of_keys(make: Make) -> None:
 
 
 def test_text_is_read_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kudu_core.table.opened.known import kept_plans
+    from kudu_core.table.opened import kept_plans
 
     calls = []
     usual = kept_plans.without_text

@@ -26,7 +26,7 @@ from kudu_core.options import Options
 from kudu_core.table.opened import debug
 from kudu_core.table.opened.closing import Closing
 from kudu_core.table.opened.journal import Journal
-from kudu_core.table.opened.known.kept_plans import KeptPlans
+from kudu_core.table.opened.kept_plans import KeptPlans
 from kudu_core.table.opened.pins import Pins, Purged, SchemaPins
 from kudu_core.table.opened.store_memory import StoreMemory
 from kudu_core.table.opened.tablets import Tablets

@@ -27,7 +27,7 @@ from kudu_core.table.read.scan_columns import ScanColumns
 if TYPE_CHECKING:
     from kudu_core.rowset.scan.by_index import ColumnsIndex
     from kudu_core.table.opened.engine import Engine
-    from kudu_core.table.opened.known.kept_plans import KeptPlans
+    from kudu_core.table.opened.kept_plans import KeptPlans
     from kudu_core.tablet.store.tablet import Tablet
 
 BATCH_ROWS = 65_536

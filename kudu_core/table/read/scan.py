@@ -37,11 +37,11 @@ from kudu_core.rowset.scan.scan import (
     units,
 )
 from kudu_core.rowset.scan.scan_counts import ScanCounts
-from kudu_core.table.opened.known.known_indexes import indexes_for_scans
 from kudu_core.table.read.arrow_out import ArrowResult, first_of
 from kudu_core.table.read.column_bounds import ends_of, known_bounds
 from kudu_core.table.read.expiry.expired import expiry_clock
 from kudu_core.table.read.explain import Explained, explained
+from kudu_core.table.read.indexed.known_indexes import indexes_for_scans
 from kudu_core.table.read.moment import check_readable, snapshot_timestamp
 from kudu_core.table.read.plan import ScanPlan, ScanRequest, check_columns, planned_tablets
 from kudu_core.table.read.sent.sent_scan import SentScan

@@ -31,10 +31,10 @@ from kudu_core.rowset.scan.by_index import ColumnsIndex
 from kudu_core.rowset.scan.scan import ScanSpec, scan_rowset
 from kudu_core.rowset.scan.scan_counts import ScanCounts
 from kudu_core.sql.where_text import is_text, values_without_text
-from kudu_core.table.opened.known.kept_plans import KeptPredicate
-from kudu_core.table.opened.known.known_indexes import indexes_for_scans
+from kudu_core.table.opened.kept_plans import KeptPredicate
 from kudu_core.table.opened.tablets import NEWEST
 from kudu_core.table.read.expiry.expired import without_expired
+from kudu_core.table.read.indexed.known_indexes import indexes_for_scans
 from kudu_core.table.read.plan import kept_filters, prune_tablets
 from kudu_core.table.write.found_walk import FoundRows
 

@@ -17,9 +17,9 @@ from kudu_core.common.schema.declare import declare
 from kudu_core.common.schema.schema import Schema
 from kudu_core.common.where.predicates import Filter, compile_where
 from kudu_core.rowset.scan.scan import ScanSpec
+from kudu_core.table.opened import kept_plans
 from kudu_core.table.opened.handle import handle_of
-from kudu_core.table.opened.known import kept_plans
-from kudu_core.table.opened.known.kept_plans import KeptPlans
+from kudu_core.table.opened.kept_plans import KeptPlans
 from kudu_core.table.write import where as where_writes
 from tests.support.tables import Make
 

@@ -20,8 +20,8 @@ import pytest
 
 import kudu_core as kc
 from kudu_core._ext.base.status import NeedsGeneralPath
+from kudu_core.table.opened import kept_plans
 from kudu_core.table.opened.handle import handle_of
-from kudu_core.table.opened.known import kept_plans
 from kudu_core.table.read import few_keys, points, scan, short_scan
 from tests.support.inside import rowsets_of
 from tests.support.tables import Make

@@ -22,7 +22,7 @@ from kudu_core.rowset.scan import by_index
 from kudu_core.table.stored.indexes import INDEXES_FLAG, indexes_from_json
 from kudu_core.table.stored.table_state import ENVELOPE, parse_state, read_state
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
-from tests.support.inside import engine_of
+from tests.support.inside import engine_of, orders_made
 from tests.support.models.overwriting import overwrite
 from tests.support.tables import Make
 from tests.table.manage.worlds import PLACES, World
@@ -287,7 +287,9 @@ def test_rewritten_columns_are_other_cells(make: Make) -> None:
         assert [row["k"] for row in found.to_pylist()] == [7]
 
 
-def test_without_room_for_it_rows_are_scanned(make: Make) -> None:
+def test_without_room_for_it_rows_are_scanned(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is made that would not be kept."""
+    made = orders_made(monkeypatch)
     table = make(page_cache_bytes=1 << 12)
     table.insert(pa.table({"k": range(5000), "a": range(5000)}))
     table.flush()
@@ -295,6 +297,7 @@ def test_without_room_for_it_rows_are_scanned(make: Make) -> None:
     scan = table.scan(where=[("a", "==", 7)])
     assert scan.explain().indexes == {}
     assert scan.count() == 1
+    assert not made
 
 
 def test_a_column_that_the_rows_lack(make: Make) -> None:

@@ -1,1 +1,0 @@
-"""What an open table has made once, for all of its reads."""

@@ -1,0 +1,1 @@
+"""Which indexes a scan may use."""
