@@ -74,6 +74,7 @@ WHOLE: dict[str, Call] = {
     "backup": _backup,
     "clone": _clone,
     "tags": lambda p, t: ROWS * (t.tags() == {}),
+    "indexes": lambda p, t: ROWS * (t.indexes == {}),
     "timestamp": lambda p, t: ROWS * bool(t.timestamp),
     "unreplayed": lambda p, t: ROWS * (t.unreplayed is None),
     "schema": lambda p, t: ROWS * (t.schema.names == ["k", "v"]),
@@ -116,6 +117,7 @@ ELSEWHERE = {"sql"}
 UPKEEP = {
     "alter", "flush", "compact", "maintain", "gc", "truncate", "repartition", "restore_to", "tag", "untag",
 }  # fmt: skip
+UPKEEP |= {"create_index", "drop_index"}
 
 
 def test_every_call_is_here() -> None:
