@@ -41,6 +41,7 @@ GUARDED = {
     "sql": ("sql", "sql of a value", "sql that writes"),
     "to_dataset": ("dataset",),
     "snapshot": ("snapshot",),
+    "create_index": (),  # names alone: tests/table/read/indexed
 }
 """Methods of a table that take or lead to values of somebody else's, and the doors that stand for them."""
 FOREIGN = {
