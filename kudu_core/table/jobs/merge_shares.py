@@ -40,6 +40,7 @@ from kudu_core.table.opened.record import once
 from kudu_core.table.runs.spilled import OpenRuns
 from kudu_core.table.runs.staged import StagedRows, StagedRun, check_run
 from kudu_core.table.write.door import write_collected
+from kudu_core.table.write.expired_rows import sweep
 from kudu_core.tablet.store.tablet import newest_of
 
 if TYPE_CHECKING:
@@ -290,6 +291,8 @@ def shared_merge(
 ) -> Iterator[ShareMerge]:
     """A merge whose shares other processes decide while this is entered, in folders that go at its end."""
     fs: FileSystem = engine.fs
+    if engine.schema.ttl is not None:
+        sweep(engine)  # what has expired is not there
     tablets, schema = engine.tablets, engine.schema
     with HeldLocks([tablet.mutex for tablet in tablets]):
         seen = newest_of(tablets)

@@ -3,6 +3,7 @@ tasks decide them: engine and model give equal answers."""
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -184,3 +185,17 @@ def test_a_reader_that_is_behind_is_waited_for(make: Make, monkeypatch: pytest.M
                 share = decide_share(find, merge.order, iter([batch]), "s")
                 assert merge.applied([share], "raise", None).updated == 1
         assert table.get(1) == {"k": 1, "n": 12}
+
+
+def test_what_has_expired_is_not_there(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    executed = Shared()
+    monkeypatch.setattr(merge_rows, "executed", executed)
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("s"))])
+    with make(schema, ["k"]) as table:
+        table.insert([{"k": 1, "at": dt.datetime(2000, 1, 1)}, {"k": 2, "at": dt.datetime(2000, 1, 1)}])
+        table.flush()
+        table.alter(ttl=("at", dt.timedelta(days=1)))
+        merge = table.merge([{"k": 1, "at": dt.datetime(2099, 1, 1)}]).when_matched_delete()
+        done = merge.when_not_matched_insert().execute()
+        assert (done.inserted, done.deleted, executed.applied) == (1, 0, 1)
+        assert table.count() == 1

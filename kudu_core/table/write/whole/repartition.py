@@ -149,7 +149,7 @@ class _Repartition:
         with engine.pins.pin(self.since):
             engine.wait_visible(self.since)
             engine.log.wait_committed(self.since)
-            scan = open_scan(self.handle, ScanRequest(stored=True), self.since)
+            scan = open_scan(self.handle, ScanRequest(stored=True, expired=True), self.since)
             calls = conform_calls(self.schema, "insert", _counted(scan, progress), stored=True)
             rows = self._sorted(calls, staging, files)
             new = self._new_tablets()
