@@ -80,7 +80,7 @@ def test_a_failure_at_every_call(scene: Scene, seed: int, long: bool, kind: str)
             assert rule.fired
             if kind == "crash":
                 assert isinstance(error, SimulatedCrash) or error is None
-            for disk in disks_after(fs, rng, crashed=fs.crashed):
+            for disk in disks_after(fs, rng, long, crashed=fs.crashed):
                 with segments_of(SMALL):
                     outcomes.add(walk.check(scene, disk, ManualClock(scene.now_us + 1000)))
     if kind == "crash":

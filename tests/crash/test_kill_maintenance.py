@@ -20,7 +20,7 @@ import pytest
 
 import kudu_core as kc
 from kudu_core.tablet.compact import history_gc
-from kudu_core.tablet.maintain import compaction_lane, delta_policy, flush_lane, lane, operations
+from kudu_core.tablet.maintain import compaction_lane, delta_policy, flush_lane, folding, lane, operations
 from kudu_core.tablet.store.garbage import Garbage
 from tests.crash.test_kill import OPTIONS, Acknowledged, Doom, account, batch_of, one_life
 from tests.support.faults import checking
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.timeout(7200)  # --long takes its time
 
 WALKS: dict[str, tuple[Any, str]] = {
     "merge": (compaction_lane, "merge_rowsets"),
-    "major": (compaction_lane, "compact_major"),
-    "minor": (compaction_lane, "compact_minor"),
+    "major": (folding, "compact_major"),
+    "minor": (folding, "compact_minor"),
     "history gc": (history_gc, "collect"),
     "file gc": (Garbage, "collect"),
     "flush": (flush_lane, "flush_memrowset"),
