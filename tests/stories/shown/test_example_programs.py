@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -64,6 +65,27 @@ def test_each_epoch_has_each_row_once_and_one_state(long: bool) -> None:
         assert [rows for rows, _, _ in epochs] == ["3,000", "3,000"], told
         assert all(int(shares) >= workers for _, shares, _ in epochs)
         assert [round(float(off)) for _, _, off in epochs] == [1, 0], told
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork beside threads, from Python 3.12 on
+def test_an_epoch_ends_with_its_workers(tmp_path: Path) -> None:
+    """One that dies is an error, not an epoch that is shorter; whoever stops early leaves none behind."""
+    loader = program("loader")
+    with kc.create_table(tmp_path / "t", loader.SCHEMA, "id") as table:
+        table.insert(loader.make_rows(2000, seed=1)[0])
+        table.flush()
+        batches = loader.Loader(table, ["label"], workers=2, share_rows=500)
+        assert sum(batch.num_rows for batch in batches) == 2000
+        epoch = iter(batches)
+        next(epoch)
+        epoch.close()
+        assert multiprocessing.active_children() == []
+        table.alter(options={"history_retention_s": 0.0})
+        table.truncate()
+        table.gc()  # the state that the shares are of is gone
+        with pytest.raises(RuntimeError, match="a worker of the loader has died"):
+            list(batches)
+        assert multiprocessing.active_children() == []
 
 
 # ---- forgetting ----
