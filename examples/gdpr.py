@@ -11,8 +11,8 @@ numbers of people.  In turn:
 3. *Purge.*  History is cut, files are written anew without the rows, the log forgets what is in files, and a
    new backup takes the place of the old one.
 4. *Audit.*  Every byte of every file is searched for the mail addresses of those who were forgotten.  So that
-   this finds what is there, the column is stored as it is (``encoding="plain", compression="none"``); the
-   search before the purge must find them.
+   this finds what is there, the column is stored as it is (``encoding="plain", compression="none"``), and
+   files of backups are unpacked.  The search before the purge must find them.
 
 Who was forgotten is remembered in ``requests``, which has numbers and times and nothing personal: a
 restored backup from before is to be purged of them once more.
@@ -155,12 +155,22 @@ def back_up(shop: Shop) -> None:
         shutil.rmtree(old)
 
 
+def unpacked(path: Path) -> bytes:
+    """A file of a backup is compressed as a whole: its rows, as Arrow has them in memory."""
+    with pa.OSFile(str(path)) as file:
+        rows = pa.ipc.open_stream(file).read_all()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
 def holders(folder: Path, words: list[str]) -> dict[str, int]:
     """Files that have one of the words somewhere in their bytes, and how many of the words."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            text = path.read_bytes()
+            text = unpacked(path) if path.suffix == ".arrow" else path.read_bytes()
             if count := sum(word.encode() in text for word in words):
                 found[str(path.relative_to(folder))] = count
     return found
