@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kudu_core.common.run.measure.work import LongWork
-from kudu_core.errors import InvalidArgument, KuduError
+from kudu_core.errors import InvalidArgument, KuduError, NotSupported
 from kudu_core.tablet.maintain.folding import stored_rows
 
 if TYPE_CHECKING:
@@ -59,12 +59,16 @@ def compact_now(engine: Engine, *, full: bool, progress: Any = None) -> None:
 
 
 def collect_now(engine: Engine) -> None:
-    """History that nothing keeps goes, then the files that nobody reads any more, and what the log has of
-    changes that are in files."""
+    """History that nothing keeps goes, then the files that nobody reads any more, and in a folder what the
+    log has of changes that are in files: else that of a table that is seldom written to keeps what was
+    deleted.
+    """
     assert engine.compactions is not None and engine.maintenance is not None
     engine.compactions.collect_history()
     engine.compactions.collect_garbage()
-    engine.maintenance.truncate_log(to_the_end=True)
+    if not engine.in_store:
+        with suppress(NotSupported):  # timestamps have ended, and with them records
+            engine.maintenance.truncate_log(to_the_end=True)
 
 
 def maintain_now(

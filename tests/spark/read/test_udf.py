@@ -86,7 +86,7 @@ def test_a_process_has_one_table_of_a_path(path: str, monkeypatch: pytest.Monkey
     assert ks.table(path).get(1) is None, "the state that the process has opened"
     assert ks.table(path, refresh_s=0).get(1) == {"id": 1, "name": "new"}
     clock = [100.0]
-    monkeypatch.setattr(Clock, "monotonic_s", lambda _: clock[0])
+    monkeypatch.setattr(Clock, "monotonic_s", staticmethod(lambda: clock[0]))
     cache._forget()
     ks.table(path)
     with kc.open_table(path, "rw") as writer:

@@ -35,8 +35,15 @@ class Partitions:
 
     def __init__(self, count: int, live: tuple[bool, ...] | None = None) -> None:
         self.first_ordinals = range(count)
+        self.former: tuple[Partitions, ...] = ()
         self.live = live
         self.asked = 0
+
+    def kept_for(self, ordinals: Any) -> Partitions:
+        return self
+
+    def scheme_of(self, ordinal: int) -> Partitions:
+        return self
 
     def with_live(self, live: list[bool]) -> Partitions:
         self.asked += 1

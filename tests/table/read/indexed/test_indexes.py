@@ -18,7 +18,6 @@ import pytest
 import kudu_core as kc
 from kudu_core.common.format.envelope import HEADER, Envelope
 from kudu_core.errors import Corruption
-from kudu_core.rowset.scan import by_index
 from kudu_core.table.stored.indexes import INDEXES_FLAG, indexes_from_json
 from kudu_core.table.stored.table_state import ENVELOPE, parse_state, read_state
 from tests.support.bulk import MEMORY_LIMIT_BYTES, small_runs
@@ -28,13 +27,6 @@ from tests.support.tables import Make
 from tests.table.manage.worlds import PLACES, World
 
 NAMES = ("by_a", "by_s", "by_both")
-
-
-@pytest.fixture(autouse=True)
-def _every_rowset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also small ones are looked up in, whatever part of their rows is found."""
-    monkeypatch.setattr(by_index, "_FEW_ROWS", 0)
-    monkeypatch.setattr(by_index, "_GOOD_PART", 1)
 
 
 def indexed(table: kc.Table) -> None:
@@ -353,7 +345,7 @@ def test_a_table_file_with_indexes_says_so(make: Make, path: Path) -> None:
     assert HEADER.unpack_from(before)[2] == 0
     table.create_index("by_a", "a")
     data = (path / "TABLE").read_bytes()
-    assert HEADER.unpack_from(data)[2] == 2
+    assert HEADER.unpack_from(data)[2] == INDEXES_FLAG
     with pytest.raises(kc.NotSupported):
         Envelope(magic=ENVELOPE.magic, version=1, other="", flags=1).body("TABLE", data)
     table.drop_index("by_a")
