@@ -136,6 +136,10 @@ def _flat_cells(
     """``cells``: also what Arrow has found in values, of a type that is not looked at here."""
     if type_ is not None and _is_checked(type_, cells):
         return _checked_cells(name, list(cells), type_, first)
+    if _end_the_process(cells):
+        if type_ is None:
+            raise InvalidArgument(f"column {name!r}: numpy's datetime64 beside numbers")
+        return _checked_cells(name, list(cells), type_, first)
     try:
         array = cells if isinstance(cells, pa.Array) else _as_array(pa.array(cells))
     except NO_COLUMN as error:
@@ -154,10 +158,19 @@ def _is_checked(type_: ColumnType, cells: list[Any] | np.ndarray) -> bool:
     nanoseconds."""
     if type_.is_temporal:
         kinds = set(map(type, cells))
-        if np.datetime64 in kinds and any(issubclass(kind, np.bool_ | np.number) for kind in kinds):
-            return True  # which end the process in pyarrow 26
         return any(hasattr(kind, "nanosecond") or hasattr(kind, "nanoseconds") for kind in kinds)
     return type_.kind == TYPE_DECIMAL or type_.is_narrower
+
+
+def _end_the_process(cells: Any) -> bool:
+    """Whether Arrow would look for a type of numpy's times with numbers or bools behind them: pyarrow 26 ends
+    the process then."""
+    if not isinstance(cells, list):
+        return False
+    first = next((cell for cell in cells if cell is not None), None)
+    if type(first) is not np.datetime64:
+        return False
+    return any(issubclass(kind, np.bool_ | np.number) for kind in set(map(type, cells)))
 
 
 def _checked_cells(name: str, cells: list[Any], type_: ColumnType, first: int) -> pa.Array:

@@ -191,3 +191,13 @@ def test_numbers_of_numpy_among_its_times_are_refused(number: Any, is_list: bool
     schema = declare(pa.schema([("k", pa.int64()), ("x", type_)]), "k")
     with pytest.raises(InvalidArgument, match=r"column 'x.*', row 1: "):
         list(batches({"k": [1, 2], "x": [[], cells] if is_list else cells}, schema))
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.bool_(), pa.float64(), pa.string(), None], ids=str)
+@pytest.mark.parametrize("number", [np.True_, np.int8(3), np.float64(0.5)], ids=repr)
+def test_times_of_numpy_among_its_numbers_are_refused(number: Any, type_: pa.DataType | None) -> None:
+    """Likewise in other columns, and in those that the table does not have."""
+    fields = [("k", pa.int64()), *([("x", type_)] if type_ is not None else [])]
+    schema = declare(pa.schema(fields), "k")
+    with pytest.raises(InvalidArgument, match="column 'x'"):
+        list(batches({"k": [1, 2, 3], "x": [None, np.datetime64(5, "us"), number]}, schema))
