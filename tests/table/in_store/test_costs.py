@@ -145,9 +145,10 @@ def test_a_checkpoint_puts_what_has_changed_and_table(monkeypatch: pytest.Monkey
             made = [name.rsplit(".")[-1] for name in set(store.objects) - there]
             changed = made.count("manifest")
             assert 1 <= changed <= 2 if number else changed == 16, "those that no snapshot has, and no other"
-            assert asked_of(faulty.fates, since) == {
+            asked = asked_of(faulty.fates, since)
+            assert 1 <= asked.pop(("put", "log")) <= changed, "edits that wait for a put share the next one"
+            assert asked == {
                 ("put", "tablets"): changed + made.count("rows") + made.count("delta"),
-                ("put", "log"): changed,
                 ("put", "TABLE"): 1,
             }
         table.gc()
