@@ -139,8 +139,8 @@ TOLD_AS_WRITTEN = {"changes", "change_tokens", "change_token"}
 COPIES = {"backup", "clone"}
 """They have all that is stored: ``test_copies.py``."""
 NO_ROWS = {
-    "report", "stats", "history", "metrics", "layout", "verify", "tags", "timestamp", "unreplayed",
-    "schema", "primary_key", "partitions", "options", "mode", "path", "refresh", "ttl", "close",
+    "indexes", "report", "stats", "history", "metrics", "layout", "verify", "tags", "timestamp",
+    "unreplayed", "schema", "primary_key", "partitions", "options", "mode", "path", "refresh", "ttl", "close",
 }  # fmt: skip
 
 

@@ -104,9 +104,9 @@ def general(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     out: list[Any] = []
     usual = points._get_general
 
-    def get_general(engine: Any, key: Any, *more: Any) -> Any:
+    def get_general(engine: Any, schema: Any, key: Any, *more: Any) -> Any:
         out.append(key)
-        return usual(engine, key, *more)
+        return usual(engine, schema, key, *more)
 
     monkeypatch.setattr(points, "_get_general", get_general)
     return out
@@ -164,7 +164,7 @@ def check_reads(
     for key in keys:
         whole = table.get(key, at=at)
         columns = engine.schema.columns
-        assert same(whole, points._get_general(engine, key, columns, at)), (key, at)
+        assert same(whole, points._get_general(engine, engine.schema, key, columns, at)), (key, at)
         general.pop()
         assert same(whole, present.get(repr(list(key.values()))))
         assert same(

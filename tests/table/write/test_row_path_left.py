@@ -40,7 +40,7 @@ def test_a_bad_key_is_the_general_paths_to_refuse(tmp_path: Path, key: Any) -> N
 
         def general(k: Any) -> Any:
             engine = engine_of(table)
-            return points._get_general(engine, k, engine.schema.columns, table.timestamp)
+            return points._get_general(engine, engine.schema, k, engine.schema.columns, table.timestamp)
 
         for read in (
             table.get,
@@ -150,7 +150,11 @@ def test_a_damaged_page_is_the_same_corruption_on_both_paths(tmp_path: Path) -> 
                         else:
                             outcomes.append(
                                 points._get_general(
-                                    engine, ("host-1", 1), engine.schema.columns, table.timestamp
+                                    engine,
+                                    engine.schema,
+                                    ("host-1", 1),
+                                    engine.schema.columns,
+                                    table.timestamp,
                                 )
                             )
                 except kc.Corruption as error:
