@@ -18,8 +18,11 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 
 def start(*words: object, **more: object) -> subprocess.Popen[bytes]:
+    """A command that SIGINT interrupts: what a script starts in the background ignores it, and so do the
+    processes that such a one starts."""
     return subprocess.Popen(
         [*COMMAND, *map(str, words)], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **more,  # type: ignore[call-overload]
     )  # fmt: skip
 

@@ -176,7 +176,7 @@ OTHERS: dict[str, Callable[[World], Any]] = {
     "create": _create_again,
 }
 """Of each the very same call is made again: into the folder where it failed before."""
-WRITING = ("apply", "spilled", "delete where", "compact", "maintain", "gc")
+WRITING = ("apply", "modify", "spilled", "delete where", "compact", "maintain", "gc")
 """Those that may leave the table to be opened anew, as any write may whose record is in the log."""
 ONCE = ("backup", "restore", "create")
 """They make a folder, once."""

@@ -101,7 +101,7 @@ def test_what_is_shown_is_made_once_for_all_who_ask(make: Make, monkeypatch: pyt
 def test_a_path_is_a_label_whatever_its_characters(make: Make, tmp_path: Path) -> None:
     with served(make(at=tmp_path / 'a"b\\c\nd')) as server:
         lines = ask(server, "/metrics")[2].decode().splitlines()
-        line = re.compile(r'# TYPE \w+ untyped|\w+\{path="[^"]*a\\"b\\\\c d"\} [-\d.e+]+')
+        line = re.compile(r'# (HELP|TYPE) .+|\w+\{table="[^"]*a\\"b\\\\c\\nd"(,\w+="[^"]*")*\} [-\d.e+]+')
         assert len(lines) > 20 and all(map(line.fullmatch, lines))
 
 
