@@ -17,13 +17,18 @@ COMMAND = [sys.executable, "-m", "kudu_core"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 
+INTERRUPTED = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('kudu_core', run_name='__main__', alter_sys=True)"
+)
+"""A command that SIGINT interrupts: what a script starts in the background ignores it, and so do the processes
+that such a one starts."""
+
+
 def start(*words: object, **more: object) -> subprocess.Popen[bytes]:
-    """A command that SIGINT interrupts: what a script starts in the background ignores it, and so do the
-    processes that such a one starts."""
     return subprocess.Popen(
-        [*COMMAND, *map(str, words)], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        **more,  # type: ignore[call-overload]
+        [sys.executable, "-c", INTERRUPTED, *map(str, words)], env=ENVIRONMENT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,  # type: ignore[call-overload]
     )  # fmt: skip
 
 

@@ -176,7 +176,10 @@ OTHERS: dict[str, Callable[[World], Any]] = {
     "create": _create_again,
 }
 """Of each the very same call is made again: into the folder where it failed before."""
-WRITING = ("apply", "modify", "spilled", "delete where", "compact", "maintain", "gc")
+WRITING = (
+    "ticket", "few rows", "apply", "merge", "bulk merge", "update if", "reading batch", "modify", "spilled",
+    "delete where", "compact", "maintain", "gc",
+)  # fmt: skip
 """Those that may leave the table to be opened anew, as any write may whose record is in the log."""
 ONCE = ("backup", "restore", "create")
 """They make a folder, once."""
