@@ -21,8 +21,8 @@ INTERRUPTED = (
     "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "runpy.run_module('kudu_core', run_name='__main__', alter_sys=True)"
 )
-"""A command that SIGINT interrupts: what a script starts in the background ignores it, and so do the processes
-that such a one starts."""
+"""A command that SIGINT interrupts: what a script starts in the background ignores it, and so do the
+processes that such a one starts."""
 
 
 def start(*words: object, **more: object) -> subprocess.Popen[bytes]:
