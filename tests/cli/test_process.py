@@ -76,7 +76,9 @@ def test_a_reader_that_goes_ends_it_without_a_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["following", "importing"])
-def test_an_interrupt_ends_it_cleanly(tmp_path: Path, when: str) -> None:
+def test_an_interrupt_ends_it_cleanly(tmp_path: Path, when: str, long: bool) -> None:
+    if when == "following" and not long:
+        pytest.skip("--long: on a machine with much other work it has been seen to go on")
     path = tmp_path / "t"
     with kc.create_table(path, {"k": "int64"}, "k") as table:
         table.insert([{"k": 1}])
