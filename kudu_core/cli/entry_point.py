@@ -17,7 +17,9 @@ def run() -> None:
         print(f"kudu_core: {MISSING}", file=sys.stderr)
         sys.exit(FAILED)
     from kudu_core.cli.command_group import kudu_core_command
+    from kudu_core.cli.shared.interrupts import note_interrupts
 
+    note_interrupts()
     try:
         kudu_core_command.main(prog_name="kudu_core")
     except SystemExit as end:

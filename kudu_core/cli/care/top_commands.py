@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kudu_core.cli.shared.interrupts import look_again
 from kudu_core.cli.shared.showing import show_records
 from kudu_core.cli.shared.tables import answers, reader, takes_path
 
@@ -38,9 +38,7 @@ def top_command(
         _show(before, before, as_json, first=True)
         looks = 1
         while times is None or looks < times:
-            sys.stdout.flush()
-            clock.sleep(interval_s)
-            table.refresh()
+            look_again(table, interval_s)
             now = look(table, clock)
             _show(before, now, as_json)
             before, looks = now, looks + 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kudu_core.cli.shared.interrupts import look_again
 from kudu_core.cli.shared.showing import show_records, show_rows
 from kudu_core.cli.shared.tables import answers, reader, takes_path
 from kudu_core.cli.shared.typed_text import key_of, moment_of, names_of
@@ -84,13 +84,8 @@ def _feeds(
     table: Table, since: int, interval_s: float, names: Any, where: str | None, net: bool, images: Any
 ) -> Iterator[Any]:
     """Changes after ``since``, for ever."""
-    from kudu_core.common.run.clock import Clock
-
-    clock = Clock()
     while True:
-        sys.stdout.flush()
-        clock.sleep(interval_s)
-        table.refresh()
+        look_again(table, interval_s)
         if table.timestamp > since:
             feed = table.changes(since, columns=names, where=where, net=net, images=images)
             yield feed
